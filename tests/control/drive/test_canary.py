@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -73,9 +73,11 @@ class Fleet:
         return [server.running for server in self.servers.values()]
 
 
-def driver_of(fleet: Fleet, canary: bool = True, journal: Journal | None = None) -> Driver:
+def driver_of(fleet: Fleet, canary: bool = True, journal: Journal | None = None, **oversight: Any) -> Driver:
     watched = Watched(fleet.group, fleet, fleet.clock)
-    return Driver(watched, fleet.loop, window=5.0, oversight=Oversight(canary=canary), journal=journal)
+    return Driver(
+        watched, fleet.loop, window=5.0, oversight=Oversight(canary=canary, **oversight), journal=journal
+    )
 
 
 @pytest.fixture
@@ -390,6 +392,18 @@ def test_killed_while_one_tries(
     assert fleet.running == after
     assert store.unfinished(target) is None
     assert store.row("SELECT outcome FROM decision")["outcome"] == outcome  # type: ignore[index]
+
+
+def test_killed_while_one_tries_that_is_away_afterwards(fleet: Fleet, store: Store) -> None:
+    """It gets what the others run when it is back."""
+    target = killed_in_a_change(store)
+    fleet.servers["a"].running, fleet.servers["a"].up = NEW, False
+    resolve(store, target, fleet.driver)
+    fleet.servers["a"].up = True
+
+    fleet.driver.step()
+
+    assert fleet.running == [OLD, OLD, OLD]
 
 
 def test_what_was_decided_before_the_last_decision_is_over(fleet: Fleet, store: Store) -> None:

@@ -10,10 +10,10 @@ from typing import NoReturn
 
 import pytest
 
-from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tests.control.drive.driver_bed import P95, FakeClock, FakeServer, drive
 from tuner.adapters import ApplyReport
-from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched
+from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched, WindowRecord
 from tuner.control.store.journal import StoreJournal, last_change, replay, resolve
 from tuner.control.store.store import Store
 from tuner.errors import Unreachable
@@ -295,6 +295,19 @@ def test_what_was_judged_or_is_not_in_force_is_not_judged_again(store: Store, wh
 
     assert target.running == {"judged": BAD, "rolled back": GOOD}.get(what, configuration(2))
     assert life(store, target)[1] is None
+
+
+def test_replicas_that_were_brought_together_are_not_judged_again(store: Store) -> None:
+    """They got what the others ran already: there is nothing to go back to."""
+    target = server()
+    first, _ = life(store, target)
+    together = Apply(configuration=GOOD, reason="replicas differ", restores=True)
+    first._carry_out(WindowRecord(number=1, measurement=measurement(), decision=together))
+
+    assert outcomes(store) == ["applied"]
+    second, sentence = life(store, target)
+    assert sentence is None
+    assert second.loop.memory.probation is None
 
 
 def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:

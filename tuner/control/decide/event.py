@@ -35,8 +35,8 @@ class Unseen(NamedTuple):
 class InForce(NamedTuple):
     """What was decided is in force."""
 
-    previous: Configuration
-    """What the server ran before."""
+    previous: Configuration | None
+    """What the server ran before; None if it ran the same, but for replicas that had come apart."""
     back: bool = False
     """Whether it was a rollback: then what ran before was bad, and what runs now needs no probation."""
     now: float = math.nan

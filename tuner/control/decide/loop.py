@@ -144,12 +144,8 @@ class ControlLoop:
                 memory.turn_passed()
             case on.Ordered(orders):
                 self.orders = orders
-            case on.InForce(previous, back, now, cost):
-                if cost is not None:
-                    memory.changed(now, cost)
-                memory.probation = Probation(previous, memory.failure_share)
-                if back:
-                    memory.ban(self.level, self._index(previous))
+            case on.InForce():
+                self._in_force(event)
             case on.Overtaken():
                 memory.probation = None
             case on.Failed(decision, refused, tried):
@@ -163,6 +159,17 @@ class ControlLoop:
                 if learn:
                     state = State(level=level, configuration=index)
                     self.agent.update(state, index, cost, state)
+
+    def _in_force(self, change: on.InForce) -> None:
+        """A change came about; if it brought what did not run before, it is on probation."""
+        memory = self.memory
+        if change.cost is not None:
+            memory.changed(change.now, change.cost)
+        if change.previous is None:
+            return
+        memory.probation = Probation(change.previous, memory.failure_share)
+        if change.back:
+            memory.ban(self.level, self._index(change.previous))
 
     def _window(self, now: float, m: Measurement) -> None:
         """A window has ended."""

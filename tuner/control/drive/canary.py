@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tuner.adapters.backend import Backend
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.duration import format_duration
+from tuner.errors import AdapterError
 from tuner.knobs import Configuration
 from tuner.objective import Slo
 
@@ -42,7 +43,11 @@ def try_first(backend: object, configuration: Configuration, slo: Slo, wait: Cal
     trial = backend.try_one(configuration, wait)
     problem = objection(trial, slo) if trial is not None else ""
     if problem:
-        backend.take_back()
+        try:
+            backend.take_back()
+        except AdapterError as error:
+            # It differs from the others then, and gets what they run as soon as it can be changed.
+            problem = f"{problem}; it could not be taken back: {error}"
     return problem
 
 

@@ -9,7 +9,8 @@ measure                  waits for the end of a window; if nothing answers, the 
                          for the server, then decide without a window
 read orders              asks the operator's order book, so that an order takes effect in the next turn
 compare configurations   finds out whether the server still runs what was applied; what a restarted server
-                         lost is restored, what somebody else set is respected
+                         lost is restored, what somebody else set is respected, and replicas that have come
+                         apart get one configuration again
 decide                   asks the rules, unless there is something to restore
 write down               enters the decision in the journal; if that fails, nothing is done
 try on one replica       lets one of several replicas try the change first
@@ -22,23 +23,25 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from dataclasses import replace
 
-from tuner.adapters.backend import ApplyReport, Backend
+from tuner.adapters.backend import ApplyReport
+from tuner.adapters.replicas.canary import Canary
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
-from tuner.control.drive.order_book import NoOrders, OrderBook
 from tuner.control.drive.outage import first_answer
+from tuner.control.drive.outcome import Outcome, Unconfirmed
+from tuner.control.drive.oversight import Oversight
+from tuner.control.drive.replicas import Found, taken_together
 from tuner.control.drive.state import RunState
+from tuner.control.drive.watched import Measurer, Watched
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
 from tuner.interruption import uninterrupted
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
-from tuner.profiler.source import Clock
 
 __all__ = ["OVERDUE", "Driver", "Measurer", "Oversight", "Watched"]
 
@@ -52,67 +55,6 @@ OVERDUE = 3.0
 """A window is overdue this long after it should have ended, s, also if it was begun again meanwhile."""
 AFTER_OUTAGE = 1.0
 """Least time, s, between the return of a server and the next window: it answers before it serves normally."""
-
-
-class Measurer(Protocol):
-    """What measures windows: :class:`tuner.profiler.Profiler`."""
-
-    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
-        """Wait ``settle`` seconds, then ``seconds`` at most for a backlog from before, and measure a window.
-
-        It may end before ``seconds`` have passed once ``enough`` requests have come.
-
-        Raises:
-            AdapterError: The server, or the source of its metrics, did not answer.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A server, what measures it, and the clock of both: real time, or that of a simulation."""
-
-    backend: Backend
-    profiler: Measurer
-    clock: Clock
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Oversight:
-    """What people allow a driver to do."""
-
-    apply: bool = True
-    """False only recommends."""
-    permit: Callable[[Apply | Rollback], bool] = lambda _: True
-    """Whether a decision may be carried out now, such as within a maintenance window."""
-    orders: OrderBook = field(default_factory=NoOrders)
-    """What an operator wants."""
-    canary: bool = False
-    """Whether one replica tries a configuration first, where there are several."""
-
-
-class Unconfirmed(NamedTuple):
-    """A change whose end was not seen; see :meth:`Driver.expect_change`."""
-
-    previous: Configuration
-    """What the server ran before."""
-    wanted: Configuration
-    back: bool
-    """Whether it was a rollback."""
-    record: WindowRecord | None = None
-    """The turn whose end has to be written down; None if that was done."""
-
-
-class Outcome(NamedTuple):
-    """What came of a change."""
-
-    word: str
-    """As in :attr:`WindowRecord.outcome`."""
-    problem: str = ""
-    """Why it was not applied."""
-    report: ApplyReport | None = None
-    certain: bool = True
-    """False if its end was not seen: the server may come to run it all the same."""
 
 
 class Driver:
@@ -159,13 +101,15 @@ class Driver:
         self._change_before: ApplyReport | None = None  # the change that the next window follows
         self._number = 0
         self._target = self.backend.describe().target
-        self.original = self.running = self.backend.current()
+        self._unconfirmed: Unconfirmed | None = None
+        each = configurations(self.backend)
+        now = taken_together(each, loop.space, applied=each[0], original=each[0], wanted=each[0])
+        self.original = self.running = now.configuration
         if resume is not None:
             # Not what the server runs now: the first turn must notice if that is something else.
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
-        self._unconfirmed: Unconfirmed | None = None
         self._unwatched = resume is not None  # the server may have been restarted between two lives
         self.reconfigurations = 0
         self._journal.stands(self._state())
@@ -200,9 +144,22 @@ class Driver:
         self._number += 1
         try:
             measurement = self._measure()
+            found = self._found(measurement.configuration)
         except AdapterError as error:
             return self._recover(error)
-        return self._act(measurement.configuration, lambda: judge(measurement), measurement)
+        if found.apart:  # what it shows is of no configuration
+            disturbed = (*measurement.disturbed, found.apart)
+            measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)
+        return self._act(found, lambda: judge(measurement), measurement)
+
+    def _found(self, shown: Configuration | None = None) -> Found:
+        """Ask what the server runs; a single server is not asked if a window has ``shown`` it just now."""
+        if shown is not None and not isinstance(self.backend, Canary):
+            return Found(shown)
+        each, space, wanted = configurations(self.backend), self.loop.space, self.running
+        if self._unconfirmed is not None:
+            wanted = self._unconfirmed.wanted
+        return taken_together(each, space, applied=self.running, original=self.original, wanted=wanted)
 
     def _measure(self) -> Measurement:
         """Wait for the end of a window, and note in it the change before it."""
@@ -217,7 +174,7 @@ class Driver:
         return measurement
 
     def _act(
-        self, found: Configuration, judge: Callable[[], Decision], measurement: Measurement | None = None
+        self, found: Found, judge: Callable[[], Decision], measurement: Measurement | None = None
     ) -> WindowRecord:
         """Take the steps of a turn that follow its window, or its outage.
 
@@ -227,9 +184,10 @@ class Driver:
             measurement: The window, if there was one.
         """
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
-        before = self.running
         restore = self._reconcile(found)
-        decision = restore or judge()
+        decision, before = restore or judge(), self.running
+        if restore is not None:
+            self.running = found.configuration
         record = WindowRecord(
             number=self._number, measurement=measurement, decision=decision, level=self.loop.level
         )
@@ -249,44 +207,63 @@ class Driver:
             self._oversight.orders.done(self.loop.orders.rollback)
         return record
 
-    def _reconcile(self, found: Configuration) -> Apply | None:
+    def _reconcile(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
 
         A server that was away, and runs what it ran when the first driver attached, was restarted: the last
-        good configuration is put back. Anything else was set by somebody, and is respected.
+        good configuration is put back. Anything else was set by somebody, and is respected. Replicas that run
+        something else than what prevails get that.
         """
-        same = self.loop.space.same
-        if self._confirm(found) or same(found, self.running):
+        same, running = self.loop.space.same, found.configuration
+        if self._confirm(found) or same(running, self.running):
+            return self._reunion(found)
+        if not (self._unwatched and same(running, self.original)):
+            self._respect(running)
             return None
-        if not (self._unwatched and same(found, self.original)):
-            self._respect(found)
-            return None
-        self.running = found
-        restore = self.loop.restoration(found)
-        if restore is None and self.loop.orders.paused:
-            text = self.loop.space.format(found)
-            self._notify(f"the server lost its configuration and runs {text}; nothing is put back: paused")
+        restore = self.loop.restoration(running)
+        if restore is None:
+            self.running = running
+            if self.loop.orders.paused:
+                text = self.loop.space.format(running)
+                self._notify(
+                    f"the server lost its configuration and runs {text}; nothing is put back: paused"
+                )
         return restore
 
-    def _confirm(self, found: Configuration) -> bool:
+    def _reunion(self, found: Found) -> Apply | None:
+        """Return what brings replicas together that have come apart, if that may be done now."""
+        orders = self.loop.orders
+        # A rollback goes to all of them, too; and one that refuses is not asked in every turn.
+        if not found.apart or orders.paused or orders.rollback is not None or self.loop.memory.pause:
+            return None
+        if not self._oversight.apply:
+            return None
+        wanted = self.running if orders.pinned is None else orders.pinned
+        return Apply(configuration=wanted, reason=f"{found.apart}; all get the same again", restores=True)
+
+    def _confirm(self, found: Found) -> bool:
         """Write down the end of a change whose end was not seen; return whether it is in force."""
         change, self._unconfirmed = self._unconfirmed, None
         if change is None:
             return False
-        same = self.loop.space.same
-        came = same(found, change.wanted) and not same(found, change.previous)
+        running, previous = found.configuration, self._other(change.previous, change.wanted)
+        came = self.loop.space.same(running, change.wanted) and not (found.apart and previous is None)
         if change.record is not None:
             outcome = ("applied", "; it came about after all") if came else ("failed", "")
             record = replace(change.record, outcome=outcome[0], error=change.record.error + outcome[1])
             self._journal.changed(record, self._state())
         if came:
-            self.running = found
-            self._notify(f"the change to {self.loop.space.format(found)} came about after all")
+            self.running = running
+            self._notify(f"the change to {self.loop.space.format(running)} came about after all")
             # What an earlier life wrote down as applied is counted with its other changes.
-            cost = self.loop.space.apply_cost(change.previous, found) if change.record is not None else None
+            cost = self.loop.space.apply_cost(change.previous, running) if change.record is not None else None
             self.reconfigurations += cost is not None
-            self.loop.observe(on.InForce(change.previous, change.back, self._clock.now(), cost))
+            self.loop.observe(on.InForce(previous, change.back, self._clock.now(), cost))
         return came
+
+    def _other(self, previous: Configuration, wanted: Configuration) -> Configuration | None:
+        """Return what ran before a change; None if only replicas that had come apart ran something else."""
+        return None if self.loop.space.same(previous, wanted) else previous
 
     def _respect(self, found: Configuration) -> None:
         """Go on from a configuration that somebody else set. A pin moves there: nobody is to be fought."""
@@ -312,8 +289,9 @@ class Driver:
         if not self._oversight.apply or best is None or self._oversight.orders.read().standing:
             return self.running
         try:
-            self.running = self.backend.current()
-            self._confirm(self.running)
+            found = self._found()
+            self._confirm(found)
+            self.running = found.configuration
         except AdapterError as error:
             self._notify(f"the server could not be asked what it runs: {error}")
         if not self.loop.space.same(self.running, best):
@@ -359,12 +337,13 @@ class Driver:
 
     def _change(self, decision: Apply | Rollback) -> Outcome:
         """Carry a decision out, and report to the loop what came of it."""
-        previous = self.running
+        previous, asked = self._other(self.running, decision.configuration), False
         try:
             self._journal.changing()
             if objection := self._try_first(decision):
                 self.loop.observe(on.Failed(decision, tried=True))
                 return Outcome("failed", objection)
+            asked = True
             with uninterrupted():
                 report = self.backend.apply(decision.configuration)
         except (Refused, ReadOnly, InvalidInput) as error:
@@ -376,7 +355,7 @@ class Driver:
         except AdapterError as error:
             self._notify(f"applying failed: {error}")
             self.loop.observe(on.Failed(decision, refused=False))
-            return Outcome("failed", str(error), certain=False)
+            return Outcome("failed", str(error), certain=not asked)
         self.running, self._due = report.configuration, math.inf
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
@@ -416,9 +395,8 @@ class Driver:
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
         self._journal.stands(self._state())
         begun, self._unwatched = self._clock.now(), True
-        current = first_answer(
-            self.backend.current, self._clock, patience=self._patience, longest=self.window / 2
-        )
+        found = first_answer(self._found, self._clock, patience=self._patience, longest=self.window / 2)
+        current = found.configuration
         waited = self._clock.now() - begun
         same, text = self.loop.space.same(current, self.running), self.loop.space.format(current)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
@@ -430,7 +408,7 @@ class Driver:
             self.loop.observe(on.Unseen(current, reason, overdue))
             return self.loop.decide()
 
-        record = self._act(current, judge)
+        record = self._act(found, judge)
         self._settle = max(self._settle, AFTER_OUTAGE)
         return replace(record, error=record.error or str(error))
 

@@ -123,6 +123,8 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
     change, space = store.unjudged(target), driver.loop.space
     if change is None or not (space.covers(change.previous) and space.covers(change.wanted)):
         return None
+    if space.same(change.previous, change.wanted):  # replicas were brought together: there was nothing new
+        return None
     if not space.same(driver.backend.current(), change.wanted):
         return None
     driver.loop.memory.failure_share = change.failure_share

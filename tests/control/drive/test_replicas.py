@@ -1,0 +1,239 @@
+"""Replicas that have come apart get one configuration again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.builders import SPACE, configuration
+from tests.control.drive.driver_bed import Book
+from tests.control.drive.test_canary import NEW, OLD, Fleet, driver_of
+from tuner.control import Apply, Driver, Hold
+from tuner.control.decide.orders import Orders
+from tuner.control.drive.replicas import taken_together
+from tuner.errors import TimedOut, Unreachable
+from tuner.knobs import Configuration
+
+THEIRS = configuration(16, 0.01, 2)
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    fleet = Fleet(canary=False)
+    yield fleet
+    fleet.group.close()
+
+
+def driver(fleet: Fleet, **oversight: Any) -> Driver:
+    """Give the fleet a driver with orders or limits."""
+    fleet.driver = driver_of(fleet, canary=False, **oversight)
+    return fleet.driver
+
+
+def set_apart(fleet: Fleet, *running: Configuration) -> None:
+    for server, one in zip(fleet.servers.values(), running, strict=True):
+        server.running = one
+
+
+A, B, C, FIRST = NEW, configuration(4), configuration(8), OLD
+
+
+@pytest.mark.parametrize(
+    ("each", "wanted", "prevails"),
+    [
+        ([A, A, A], A, A),
+        ([A, A, B], A, A),
+        ([A, B], A, A),
+        ([B, A], A, A),
+        ([B, B, A], A, B),
+        ([FIRST, FIRST, A], A, A),
+        ([FIRST, FIRST, B], A, FIRST),
+        ([FIRST, B, A], A, A),
+        ([B, C, C], A, C),
+        ([A, A, C], C, C),
+        ([A, A, B], C, A),
+    ],
+)
+def test_what_prevails(each: list[Configuration], wanted: Configuration, prevails: Configuration) -> None:
+    """A was applied; restarted ones have FIRST; `wanted` is a change that nobody saw the end of."""
+    found = taken_together(each, SPACE, applied=A, original=FIRST, wanted=wanted)
+
+    assert found.configuration == prevails
+    assert bool(found.apart) == (len(set(each)) > 1)
+
+
+@pytest.mark.parametrize("restarted", [1, 2])
+def test_one_that_restarts_gets_the_configuration_of_the_others(fleet: Fleet, restarted: int) -> None:
+    """In the next turn, from a window that teaches nothing; nobody is said to have changed it."""
+    driver = fleet.driver
+    driver.step()
+    probation = driver.loop.memory.probation
+    set_apart(fleet, *[NEW] * (3 - restarted), *[OLD] * restarted)
+
+    record = driver.step()
+
+    assert fleet.running == [NEW, NEW, NEW]
+    assert isinstance(record.decision, Apply)
+    assert record.decision.restores
+    assert record.decision.reason.startswith(f"replicas differ: {restarted} of 3 run something else than max")
+    assert record.measurement is not None
+    assert any("replicas differ" in word for word in record.measurement.disturbed)
+    assert driver.running == NEW
+    assert driver.loop.memory.probation == probation, "the change is still to be judged"
+    assert isinstance(driver.step().decision, Hold)
+
+
+def test_one_that_was_away_gets_the_configuration_of_the_others(fleet: Fleet) -> None:
+    """When it answers again."""
+    fleet.driver.step()
+    fleet.servers["c"].up = False
+    fleet.driver.step()
+    fleet.servers["c"].running, fleet.servers["c"].up = OLD, True
+
+    fleet.driver.step()
+
+    assert fleet.running == [NEW, NEW, NEW]
+
+
+@pytest.mark.parametrize("apart", [[NEW, NEW, OLD], [OLD, OLD, NEW]])
+def test_a_pin_does_not_move_to_what_a_restarted_one_runs(fleet: Fleet, apart: list[Configuration]) -> None:
+    """It gets what is pinned."""
+    book = Book(pinned=NEW)
+    driver(fleet, orders=book).step()
+    set_apart(fleet, *apart)
+
+    fleet.driver.step()
+
+    assert fleet.running == [NEW, NEW, NEW]
+    assert book.orders == Orders(pinned=NEW)
+
+
+def test_while_it_is_paused_they_stay_apart(fleet: Fleet) -> None:
+    """Nothing is learned from them meanwhile; afterwards they are brought together."""
+    book = Book()
+    driver(fleet, orders=book).step()
+    book.orders = Orders(paused="release")
+    set_apart(fleet, NEW, NEW, OLD)
+
+    tried = list(fleet.loop.memory.at(fleet.loop.level).tried)
+    paused = fleet.driver.step()
+    assert isinstance(paused.decision, Hold)
+    assert fleet.running == [NEW, NEW, OLD]
+    assert fleet.loop.memory.at(fleet.loop.level).tried == tried
+
+    book.orders = Orders()
+    fleet.driver.step()
+    assert fleet.running == [NEW, NEW, NEW]
+
+
+def test_who_only_recommends_leaves_them_apart(fleet: Fleet) -> None:
+    """And learns nothing from windows of several configurations."""
+    driver(fleet, apply=False).step()
+    set_apart(fleet, OLD, OLD, THEIRS)
+
+    record = fleet.driver.step()
+
+    assert fleet.running == [OLD, OLD, THEIRS]
+    assert record.outcome == "held"
+    assert "replicas differ" in record.decision.reason
+
+
+def test_what_somebody_gives_most_of_them_stays_and_the_rest_follow(fleet: Fleet) -> None:
+    """A change by hand is not undone, and not left half done."""
+    fleet.driver.step()
+    set_apart(fleet, THEIRS, THEIRS, NEW)
+
+    first = fleet.driver.step()
+    assert isinstance(first.decision, Hold)
+    assert fleet.running == [THEIRS, THEIRS, NEW]
+    fleet.driver.step()
+
+    assert fleet.running == [THEIRS, THEIRS, THEIRS]
+
+
+def test_one_that_refuses_is_not_asked_in_every_turn(fleet: Fleet) -> None:
+    """The circuit breaker opens."""
+    fleet.driver.step()
+    set_apart(fleet, NEW, NEW, OLD)
+    fleet.servers["c"].refuses = True
+
+    records = [fleet.driver.step() for _ in range(6)]
+
+    assert [record.outcome for record in records] == ["failed"] * 3 + ["held"] * 3
+
+
+def late(fleet: Fleet, name: str) -> None:
+    """The next change of a replica comes about, but too late for whoever waits."""
+    server = fleet.servers[name]
+    apply = server.apply
+
+    def apply_late(wanted: Configuration) -> NoReturn:
+        server.apply = apply  # type: ignore[method-assign]
+        apply(wanted)
+        raise TimedOut("did not load it within 90 s; it may still do so")
+
+    server.apply = apply_late  # type: ignore[method-assign]
+
+
+def test_a_canary_that_takes_a_change_too_late_goes_back(fleet: Fleet) -> None:
+    """The trial has failed; what it runs all the same is not somebody else's."""
+    fleet.driver = driver_of(fleet)
+    late(fleet, "a")
+
+    first, second = fleet.driver.step(), fleet.driver.step()
+
+    assert first.outcome == "failed"
+    assert second.outcome == "applied"
+    assert fleet.running == [OLD, OLD, OLD]
+
+
+def test_a_canary_that_could_not_be_taken_back_goes_back_later(fleet: Fleet) -> None:
+    """What was said against the change holds: the others never get it."""
+    fleet.driver = driver_of(fleet)
+    canary = fleet.servers["a"]
+    for server in fleet.servers.values():
+        server.slow = True
+    apply = canary.apply
+
+    def vanish(wanted: Configuration) -> object:
+        if wanted == OLD:
+            canary.apply = apply  # type: ignore[method-assign]
+            raise Unreachable("a is away")
+        return apply(wanted)
+
+    canary.apply = vanish  # type: ignore[method-assign, assignment]
+    first, second = fleet.driver.step(), fleet.driver.step()
+
+    assert "it could not be taken back: a is away" in first.error
+    assert second.outcome == "applied"
+    assert fleet.running == [OLD, OLD, OLD]
+    assert [server.applied for server in fleet.servers.values()][1:] == [[OLD], [OLD]]
+
+
+def test_a_change_that_came_about_at_one_of_them_goes_to_all(fleet: Fleet) -> None:
+    """Nobody saw the end of it: all were asked, and one has taken it. It is on probation."""
+    late(fleet, "a")
+    for name in ("b", "c"):
+        fleet.servers[name].up = False
+    first = fleet.driver.step()
+    for name in ("b", "c"):
+        fleet.servers[name].up = True
+
+    fleet.driver.step()
+
+    assert first.outcome == "failed"
+    assert fleet.running == [NEW, NEW, NEW]
+    probation = fleet.loop.memory.probation
+    assert probation is not None
+    assert probation.previous == OLD
+
+
+def test_a_driver_begins_with_what_most_of_them_run(fleet: Fleet) -> None:
+    """The odd one out is brought into line, not the others."""
+    set_apart(fleet, NEW, NEW, OLD)
+
+    driver(fleet).step()
+
+    assert fleet.running == [NEW, NEW, NEW]

@@ -1,0 +1,25 @@
+"""What people allow a driver to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tuner.control.decide.decision import Apply, Rollback
+from tuner.control.drive.order_book import NoOrders, OrderBook
+
+__all__ = ["Oversight"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Oversight:
+    """What people allow a driver to do."""
+
+    apply: bool = True
+    """False only recommends."""
+    permit: Callable[[Apply | Rollback], bool] = lambda _: True
+    """Whether a decision may be carried out now, such as within a maintenance window."""
+    orders: OrderBook = field(default_factory=NoOrders)
+    """What an operator wants."""
+    canary: bool = False
+    """Whether one replica tries a configuration first, where there are several."""

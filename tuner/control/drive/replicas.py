@@ -1,0 +1,58 @@
+"""What the replicas of a server run, taken together, also where they have come apart.
+
+Replicas have one configuration. They come apart where one of them restarts, joins, takes a change late, or is
+changed by hand. Then one of the configurations prevails, and all are to have it:
+
+1. what a change was to bring about whose end was not seen, if it came about at one of them: all were asked
+2. what was applied, if as many run it as anything else; or if one still does, and all others run what the
+   server ran at first, as restarted ones do
+3. what most of them run: somebody has changed those
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tuner.knobs import Configuration, KnobSpace
+
+__all__ = ["Found", "taken_together"]
+
+
+class Found(NamedTuple):
+    """What a server runs."""
+
+    configuration: Configuration
+    """What prevails where its replicas differ."""
+    apart: str = ""
+    """How they differ, in words; empty if they do not."""
+
+
+def taken_together(
+    each: Sequence[Configuration],
+    space: KnobSpace,
+    *,
+    applied: Configuration,
+    original: Configuration,
+    wanted: Configuration,
+) -> Found:
+    """Return what replicas run together.
+
+    Args:
+        each: What each of them runs; at least one.
+        space: Their knobs.
+        applied: What was applied to them.
+        original: What they ran at first.
+        wanted: What a change was to bring about whose end was not seen; else what was applied.
+    """
+    kinds = [space.nearest(one) for one in each]
+    counts, (ours, first, asked) = Counter(kinds), map(space.nearest, (applied, original, wanted))
+    prevails = counts.most_common(1)[0][0]
+    if asked in counts and asked != ours:
+        prevails = asked
+    elif ours in counts and (counts[ours] == counts[prevails] or set(counts) == {ours, first}):
+        prevails = ours
+    found, odd = each[kinds.index(prevails)], len(each) - counts[prevails]
+    words = f"replicas differ: {odd} of {len(each)} run something else than {space.format(found)}"
+    return Found(found, words if odd else "")
