@@ -13,6 +13,7 @@ from tests.control.drive.driver_bed import FakeClock, FakeServer, Log, drive, ra
 from tuner.control import Hold, Rollback, RunState
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import Configuration
+from tuner.measurement import Measurement
 
 
 def test_applies_and_settles_before_the_next_window() -> None:
@@ -270,6 +271,75 @@ def test_a_rollback_whose_end_was_not_seen_is_not_on_probation() -> None:
 
     assert any("came about after all" in sentence for sentence in heard)
     assert not isinstance(third.decision, Rollback)
+
+
+def slow_to_load(server: FakeServer, takes: float) -> None:
+    """Its next change comes about only after some seconds, long after the adapter has given up."""
+    apply, measure, begun = server.apply, server.measure, server.clock.now()
+    loading: list[Configuration] = []
+
+    def give_up(wanted: Configuration) -> NoReturn:
+        server.apply = apply  # type: ignore[method-assign]
+        loading.append(wanted)
+        server.clock.sleep(90.0)
+        raise TimedOut("Triton did not load the changed model within 90 s; it may still do so")
+
+    def load_and_measure(seconds: float, **options: float) -> Measurement:
+        if loading and server.clock.now() > begun + takes:
+            server.running = loading.pop()
+        return measure(seconds, **options)
+
+    server.apply = give_up  # type: ignore[method-assign]
+    server.measure = load_and_measure  # type: ignore[method-assign]
+
+
+def test_a_change_that_comes_minutes_late_is_ours_and_on_probation() -> None:
+    """A large model: it has failed as long as the old configuration runs; then it is judged."""
+    server, log = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02), Log()
+    driver, heard = drive(server, configuration(2), journal=log)
+    slow_to_load(server, 180.0)
+
+    records = [driver.step() for _ in range(20)]
+
+    assert not any("somebody else" in sentence for sentence in heard)
+    assert [type(record.decision).__name__ for record in records if record.outcome != "held"] == [
+        "Apply",
+        "Rollback",
+    ]
+    assert server.running == configuration()
+    assert [detail for what, detail in log.lines if what == "changed"] == [
+        ("failed", 1.0),
+        ("applied", 2.0),
+        ("applied", 1.0),
+    ]
+
+
+def test_what_appears_long_after_a_change_was_given_up_is_somebody_elses() -> None:
+    """Ten minutes are enough for any model."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, heard = drive(server, configuration(2))
+    slow_to_load(server, 800.0)
+
+    while server.running == configuration():
+        driver.step()
+
+    assert any("somebody else set max_batch_size=2" in sentence for sentence in heard)
+    assert driver.loop.memory.probation is None
+
+
+def test_a_change_is_not_waited_for_once_somebody_else_has_set_something() -> None:
+    """What comes about after that is not what was decided on, and is respected."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, heard = drive(server, configuration(2))
+    slow_to_load(server, 1000.0)
+    driver.step()
+    server.running = configuration(8)
+    driver.step()
+    server.running = configuration(2)
+
+    driver.step()
+
+    assert len([sentence for sentence in heard if "somebody else" in sentence]) == 2
 
 
 def test_a_change_whose_end_was_not_seen_is_ours() -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
-from tests.control.drive.driver_bed import P95, FakeClock, FakeServer, drive
+from tests.control.drive.driver_bed import P95, FakeClock, FakeServer, drive, unseen
 from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched, WindowRecord
 from tuner.control.store.journal import StoreJournal, last_change, replay, resolve
@@ -248,6 +248,25 @@ def test_a_change_that_was_not_answered_ends_with_the_run(store: Store) -> None:
 
     assert first.finish() == GOOD
     assert outcomes(store) == ["held", "applied", "applied"]
+
+
+def test_a_change_that_came_about_late_is_written_down_as_applied(store: Store) -> None:
+    """Though windows were measured meanwhile: the decision has its own row, and is judged in a next life."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    silent(target, done=False)
+    first.step()
+    first.step()
+    assert outcomes(store) == ["held", "failed", "held"]
+    target.running = BAD
+
+    target.measure = unseen  # type: ignore[method-assign]
+    first.step()
+
+    assert outcomes(store) == ["held", "applied", "held", "held"]
+    error = store.rows("SELECT error FROM decision ORDER BY id")[1]["error"]
+    assert error == "connection reset; it came about after all"
 
 
 def outcomes(store: Store) -> list[str]:

@@ -51,6 +51,8 @@ PATIENCE = 300.0
 """How long a driver waits for a server that is away, s."""
 AT_ONCE = 0.4
 """A server that answers within this time, s, was not away: the first retry comes after 0.5 s."""
+LATE = 600.0
+"""How long a change may come about after its end was not seen, s: a large model takes minutes to load."""
 OVERDUE = 3.0
 """A window is overdue this long after it should have ended, s, also if it was begun again meanwhile."""
 AFTER_OUTAGE = 1.0
@@ -119,9 +121,23 @@ class Driver:
         """Whether the server may be changed at all."""
         return self._oversight.apply and not self._oversight.orders.read().paused
 
-    def expect_change(self, previous: Configuration, wanted: Configuration, *, back: bool = False) -> None:
-        """Note that a change was begun and its end not seen: the next window shows whether it came about."""
-        self._unconfirmed = Unconfirmed(previous, wanted, back)
+    def expect_change(
+        self,
+        previous: Configuration,
+        wanted: Configuration,
+        *,
+        back: bool = False,
+        record: WindowRecord | None = None,
+    ) -> None:
+        """Note that a change was begun and its end not seen: the next windows show whether it came about.
+
+        Args:
+            previous: What the server ran before.
+            wanted: What it may come to run.
+            back: Whether it is a rollback.
+            record: The turn whose end has to be written down, if there is one.
+        """
+        self._unconfirmed = Unconfirmed(previous, wanted, back, self._clock.now() + LATE, record)
 
     def windows(self) -> Iterator[WindowRecord]:
         """Take one turn after the other without end; the caller stops."""
@@ -242,18 +258,23 @@ class Driver:
         return Apply(configuration=wanted, reason=f"{found.apart}; all get the same again", restores=True)
 
     def _confirm(self, found: Found) -> bool:
-        """Write down the end of a change whose end was not seen; return whether it is in force."""
-        change, self._unconfirmed = self._unconfirmed, None
+        """Return whether a change whose end was not seen is in force now, and write down what is known of it.
+
+        While the server still runs what it ran before, the change has failed so far, and may yet come about.
+        """
+        change, same, running = self._unconfirmed, self.loop.space.same, found.configuration
         if change is None:
             return False
-        running, previous = found.configuration, self._other(change.previous, change.wanted)
-        came = self.loop.space.same(running, change.wanted) and not (found.apart and previous is None)
-        if change.record is not None:
+        previous = self._other(change.previous, change.wanted)
+        came = same(running, change.wanted) and not (found.apart and previous is None)
+        self.running = running if came else self.running
+        if change.record is not None and (came or not change.failed):
             outcome = ("applied", "; it came about after all") if came else ("failed", "")
             record = replace(change.record, outcome=outcome[0], error=change.record.error + outcome[1])
             self._journal.changed(record, self._state())
+        early = self._clock.now() < change.deadline and previous is not None and same(running, previous)
+        self._unconfirmed = change._replace(failed=True) if early else None
         if came:
-            self.running = running
             self._notify(f"the change to {self.loop.space.format(running)} came about after all")
             # What an earlier life wrote down as applied is counted with its other changes.
             cost = self.loop.space.apply_cost(change.previous, running) if change.record is not None else None
@@ -313,7 +334,7 @@ class Driver:
         if not oversight.apply or not oversight.permit(decision):
             return self._noted(replace(record, outcome="postponed" if oversight.apply else "recommended"))
         record = self._noted(replace(record, outcome="decided"))
-        self._unconfirmed = None  # the server could not be asked about an older change, which matters no more
+        self._unconfirmed = None  # whatever becomes of an older change, this one replaces it
         previous = self.running
         try:
             outcome = self._change(decision)
@@ -325,7 +346,7 @@ class Driver:
             self._journal.changed(record, self._state())
         else:  # the next window shows how it ended; until then it has not, also for a next life
             back = isinstance(decision, Rollback)
-            self._unconfirmed = Unconfirmed(previous, decision.configuration, back, record)
+            self.expect_change(previous, decision.configuration, back=back, record=record)
         return record
 
     def _noted(self, record: WindowRecord) -> WindowRecord:

@@ -31,5 +31,9 @@ class Unconfirmed(NamedTuple):
     wanted: Configuration
     back: bool
     """Whether it was a rollback."""
+    deadline: float
+    """Until when it may come about, s."""
     record: WindowRecord | None = None
-    """The turn whose end has to be written down; None if that was done."""
+    """The turn whose end has to be written down; None if an earlier life has done that."""
+    failed: bool = False
+    """Whether it was written down that it failed, because it had not come about by the next window."""

@@ -52,7 +52,9 @@ class StoreJournal:
         """Record the window and the decision."""
         m, objective = record.measurement, self._objective
         kept, unused = (False, "") if m is None else (objective.kept(m), unusable(m, objective))
-        self._decision = self._store.decided(self._target, record, state, kept=kept, unused=unused)
+        decision = self._store.decided(self._target, record, state, kept=kept, unused=unused)
+        if record.outcome == "decided":  # how a change ended may be known only windows later
+            self._decision = decision
 
     def changing(self) -> None:
         """Record that the change begins."""
