@@ -266,7 +266,19 @@ class RandomServer:
 
 
 class RandomFleet(RandomServer):
-    """A server with several replicas, one of which tries each change first."""
+    """A server with several replicas, one of which tries each change first.
+
+    While one tries a change, no operator orders anything, and the maintenance window does not end.
+    """
+
+    _tried = False  # whether a trial has just ended well
+
+    def read(self) -> Orders:
+        return self._orders if self._tried else super().read()
+
+    def permit(self, decision: Apply | Rollback) -> bool:
+        tried, self._tried = self._tried, False
+        return tried or super().permit(decision)
 
     def configurations(self) -> list[Configuration]:
         return [self.current()]
@@ -283,6 +295,7 @@ class RandomFleet(RandomServer):
             "slow": ServedRequests(requests=100, failures=0, latency=9.0),
             "failing": ServedRequests(requests=90, failures=10, latency=0.5),
         }
+        self._tried = fate not in bad
         return CanaryTrial(server="a", tried=bad.get(fate, good), others=good)
 
     def take_back(self) -> None:

@@ -11,12 +11,13 @@ import pytest
 
 from tests.adapters.replicas.test_group import Server
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
-from tests.control.drive.driver_bed import FakeClock
+from tests.control.drive.driver_bed import Book, FakeClock
 from tuner.adapters import Counters
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.control import Apply, ControlLoop, Driver, Hold, Oversight, RunState, Watched, WindowRecord
 from tuner.control.daemon.worker import Stopped
+from tuner.control.decide.orders import Orders
 from tuner.control.drive.canary import objection
 from tuner.control.drive.journal import Journal
 from tuner.control.store.journal import StoreJournal, resolve
@@ -152,6 +153,39 @@ def test_it_can_be_switched_off() -> None:
 
     assert fleet.running == [NEW, NEW, NEW]
     assert fleet.clock.now() == 5.0
+
+
+@pytest.mark.parametrize(
+    ("orders", "why"),
+    [
+        (Orders(paused="release"), "paused meanwhile: release"),
+        (Orders(pinned=OLD), "another order came meanwhile"),
+        (Orders(rollback=OLD), "another order came meanwhile"),
+        (None, "no change is permitted any more"),
+    ],
+)
+def test_what_is_forbidden_during_the_trial_is_taken_back(
+    fleet: Fleet, store: Store, orders: Orders | None, why: str
+) -> None:
+    """An order, or the end of a maintenance window: the others never get it, and it may be tried again."""
+    target, book, closed = store.target("a", "fake://all", SPACE, OLD).id, Book(), list[bool]()
+    journal = StoreJournal(store, target, OBJECTIVE)
+    fleet.driver = driver_of(fleet, journal=journal, orders=book, permit=lambda _: not closed)
+
+    def forbid() -> None:
+        if NEW in fleet.running:
+            book.orders = orders or book.orders
+            closed.extend([True] * (orders is None))
+
+    fleet.during = forbid
+    record = fleet.driver.step()
+
+    assert (record.outcome, record.error) == ("interrupted", why)
+    assert [server.applied for server in fleet.servers.values()] == [[NEW, OLD], [], []]
+    assert book.orders == (orders or Orders()), "an order that was not followed yet stays"
+    assert store.unfinished(target) is None
+    assert fleet.loop.memory.failures == 0
+    assert not fleet.loop.memory.banned(fleet.loop.level or 0)
 
 
 def test_one_that_is_stopped_in_the_middle_gets_its_own_back(fleet: Fleet) -> None:

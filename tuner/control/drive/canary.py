@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
@@ -11,7 +12,7 @@ from tuner.errors import AdapterError
 from tuner.knobs import Configuration
 from tuner.objective import Slo
 
-__all__ = ["configurations", "objection", "try_first"]
+__all__ = ["Verdict", "configurations", "objection", "try_first"]
 
 
 def configurations(backend: Backend) -> list[Configuration]:
@@ -23,32 +24,50 @@ def configurations(backend: Backend) -> list[Configuration]:
     return backend.configurations() if isinstance(backend, Canary) else [backend.current()]
 
 
-def try_first(backend: object, configuration: Configuration, slo: Slo, wait: Callable[[float], None]) -> str:
-    """Try a configuration on one replica, if there are several; take it back if it is bad.
+class Verdict(NamedTuple):
+    """What came of a trial; if both are empty, the other replicas may have the configuration."""
+
+    objection: str = ""
+    """What speaks against the configuration."""
+    forbidden: str = ""
+    """Why nothing may be changed any more, whatever the configuration is worth."""
+
+
+def try_first(
+    backend: object,
+    configuration: Configuration,
+    slo: Slo,
+    wait: Callable[[float], None],
+    forbidden: Callable[[], str],
+) -> Verdict:
+    """Try a configuration on one replica, if there are several; take it back if the others must not have it.
 
     Args:
         backend: A server, or a group of replicas.
         configuration: The configuration to try.
         slo: The SLO of the target.
         wait: Lets the time of the trial pass, and before it the given seconds, in which the replica settles.
-
-    Returns:
-        Why the other replicas must not have the configuration; empty if nothing speaks against it.
+        forbidden: Says after the trial why nothing may be changed any more; nothing if it may.
 
     Raises:
         AdapterError: The replica refused, or went away.
     """
     if not isinstance(backend, Canary):
-        return ""
+        return Verdict()
     trial = backend.try_one(configuration, wait)
-    problem = objection(trial, slo) if trial is not None else ""
-    if problem:
-        try:
-            backend.take_back()
-        except AdapterError as error:
-            # It differs from the others then, and gets what they run as soon as it can be changed.
-            problem = f"{problem}; it could not be taken back: {error}"
-    return problem
+    if trial is None:
+        return Verdict()
+    problem = objection(trial, slo)
+    verdict = Verdict(objection=problem) if problem else Verdict(forbidden=forbidden())
+    if not any(verdict):
+        return verdict
+    try:
+        backend.take_back()
+    except AdapterError as error:
+        # It differs from the others then, and gets what they run as soon as it can be changed.
+        late = f"; it could not be taken back: {error}"
+        return Verdict(*(word and word + late for word in verdict))
+    return verdict
 
 
 def objection(trial: CanaryTrial, slo: Slo) -> str:

@@ -13,7 +13,8 @@ compare configurations   finds out whether the server still runs what was applie
                          apart get one configuration again
 decide                   asks the rules, unless there is something to restore
 write down               enters the decision in the journal; if that fails, nothing is done
-try on one replica       lets one of several replicas try the change first
+try on one replica       lets one of several replicas try the change first; if orders or the time forbid it
+                         meanwhile, takes it back
 apply                    changes the server, and reports to the loop what came of it
 =======================  ====================================================================================
 """
@@ -33,7 +34,7 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.outage import first_answer
-from tuner.control.drive.outcome import Outcome, Unconfirmed
+from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import Found, taken_together
 from tuner.control.drive.state import RunState
@@ -51,8 +52,6 @@ PATIENCE = 300.0
 """How long a driver waits for a server that is away, s."""
 AT_ONCE = 0.4
 """A server that answers within this time, s, was not away: the first retry comes after 0.5 s."""
-LATE = 600.0
-"""How long a change may come about after its end was not seen, s: a large model takes minutes to load."""
 OVERDUE = 3.0
 """A window is overdue this long after it should have ended, s, also if it was begun again meanwhile."""
 AFTER_OUTAGE = 1.0
@@ -146,14 +145,14 @@ class Driver:
 
     def step(self) -> WindowRecord:
         """Take one turn: measure a window, decide, apply."""
-        return self._turn(self._decide)
+        return self._turn(lambda window: self._decide(on.WindowEnded(self._clock.now(), window)))
 
     def observe(self) -> WindowRecord:
         """Take one turn that leaves the server as it is."""
         return self._turn(lambda _: Hold(reason="only observing"))
 
-    def _decide(self, measurement: Measurement) -> Decision:
-        self.loop.observe(on.WindowEnded(self._clock.now(), measurement))
+    def _decide(self, event: on.Event) -> Decision:
+        self.loop.observe(event)
         return self.loop.decide()
 
     def _turn(self, judge: Callable[[Measurement], Decision]) -> WindowRecord:
@@ -268,9 +267,7 @@ class Driver:
         previous = self._other(change.previous, change.wanted)
         came = same(running, change.wanted) and not (found.apart and previous is None)
         self.running = running if came else self.running
-        if change.record is not None and (came or not change.failed):
-            outcome = ("applied", "; it came about after all") if came else ("failed", "")
-            record = replace(change.record, outcome=outcome[0], error=change.record.error + outcome[1])
+        if (record := change.ended(came)) is not None:
             self._journal.changed(record, self._state())
         early = self._clock.now() < change.deadline and previous is not None and same(running, previous)
         self._unconfirmed = change._replace(failed=True) if early else None
@@ -361,9 +358,8 @@ class Driver:
         previous, asked = self._other(self.running, decision.configuration), False
         try:
             self._journal.changing()
-            if objection := self._try_first(decision):
-                self.loop.observe(on.Failed(decision, tried=True))
-                return Outcome("failed", objection)
+            if (ended := self._try_first(decision)) is not None:
+                return ended
             asked = True
             with uninterrupted():
                 report = self.backend.apply(decision.configuration)
@@ -399,17 +395,24 @@ class Driver:
             self._notify(f"a change was broken off: {error}")
             self._journal.changed(replace(record, outcome="interrupted", error=error), self._state())
 
-    def _try_first(self, decision: Apply | Rollback) -> str:
-        """Try a change on one replica; return what speaks against it, or nothing.
+    def _try_first(self, decision: Apply | Rollback) -> Outcome | None:
+        """Try a change on one replica; return what came of it if the others must not have it.
 
         Repairs go to all replicas at once: while one tried them, the others would go on breaking the SLO.
         """
         if not self._oversight.canary or isinstance(decision, Rollback) or decision.restores:
-            return ""
-        slo, sleep = self.loop.objective.slo, self._clock.sleep
-        return try_first(
-            self.backend, decision.configuration, slo, lambda settle: sleep(settle + self.window)
+            return None
+        verdict = try_first(
+            self.backend,
+            decision.configuration,
+            self.loop.objective.slo,
+            wait=lambda settle: self._clock.sleep(settle + self.window),
+            forbidden=lambda: self._oversight.forbids(decision, self.loop.orders),
         )
+        if verdict.objection:
+            self.loop.observe(on.Failed(decision, tried=True))
+            return Outcome("failed", verdict.objection)
+        return Outcome("interrupted", verdict.forbidden) if verdict.forbidden else None
 
     def _recover(self, error: AdapterError) -> WindowRecord:
         """Wait for the server, then decide without a window; what it has lost is restored."""
@@ -424,12 +427,7 @@ class Driver:
         if same and waited < AT_ONCE:
             reason = str(error)  # the server was there, only its metrics were not
         overdue, self._due = begun > self._due, self._due + waited  # an outage is no delay
-
-        def judge() -> Decision:
-            self.loop.observe(on.Unseen(current, reason, overdue))
-            return self.loop.decide()
-
-        record = self._act(found, judge)
+        record = self._act(found, lambda: self._decide(on.Unseen(current, reason, overdue)))
         self._settle = max(self._settle, AFTER_OUTAGE)
         return replace(record, error=record.error or str(error))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from tuner.adapters.backend import ApplyReport
 from tuner.control.drive.journal import WindowRecord
 from tuner.knobs import Configuration
 
-__all__ = ["Outcome", "Unconfirmed"]
+__all__ = ["LATE", "Outcome", "Unconfirmed"]
+
+LATE = 600.0
+"""How long a change may come about after its end was not seen, s: a large model takes minutes to load."""
 
 
 class Outcome(NamedTuple):
@@ -37,3 +41,15 @@ class Unconfirmed(NamedTuple):
     """The turn whose end has to be written down; None if an earlier life has done that."""
     failed: bool = False
     """Whether it was written down that it failed, because it had not come about by the next window."""
+
+    def ended(self, came: bool) -> WindowRecord | None:
+        """Return the turn with its end as far as it is known, if that has to be written down.
+
+        Args:
+            came: Whether the change is in force.
+        """
+        if self.record is None or (self.failed and not came):
+            return None
+        if not came:
+            return replace(self.record, outcome="failed")
+        return replace(self.record, outcome="applied", error=f"{self.record.error}; it came about after all")

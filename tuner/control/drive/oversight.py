@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tuner.control.decide.decision import Apply, Rollback
+from tuner.control.decide.orders import Orders
 from tuner.control.drive.order_book import NoOrders, OrderBook
 
 __all__ = ["Oversight"]
@@ -23,3 +24,15 @@ class Oversight:
     """What an operator wants."""
     canary: bool = False
     """Whether one replica tries a configuration first, where there are several."""
+
+    def forbids(self, decision: Apply | Rollback, orders: Orders) -> str:
+        """Return why a change that was decided a while ago may not be made now; nothing if it may.
+
+        Args:
+            decision: The change.
+            orders: The orders under which it was decided.
+        """
+        now = self.orders.read()
+        if now != orders:
+            return f"paused meanwhile: {now.paused}" if now.paused else "another order came meanwhile"
+        return "" if self.permit(decision) else "no change is permitted any more"
