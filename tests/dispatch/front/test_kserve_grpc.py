@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -16,7 +17,9 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from tests.dispatch.front.echo import Echo, running
 from tuner.dispatch.front import FrontConfig
-from tuner.dispatch.request import Status
+from tuner.dispatch.front.datatype import MOST_TEXTS, MOST_VALUES
+from tuner.dispatch.front.kserve import read_request
+from tuner.dispatch.request import Refused, Status
 
 ANY = ("127.0.0.1", 0)
 SERVICE = "/inference.GRPCInferenceService/"
@@ -198,6 +201,62 @@ def test_a_bad_request_is_refused(
     assert failure.value.code() == code
     assert len(failure.value.details()) > 10
     assert len(service.requests) == before
+
+
+class Uncounted:
+    """Stands for many entries: how many there are may be asked, and none may be looked at."""
+
+    def __len__(self) -> int:
+        return 800_000
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("the entries were looked at before they were counted")
+
+
+@pytest.mark.parametrize("field", ["inputs", "outputs", "parameters"])
+def test_entries_are_counted_before_they_are_looked_at(field: str) -> None:
+    """Looking at hundreds of thousands of them would hold up everybody for seconds."""
+    good = raw(bytes(8))
+    names = ("model_name", "model_version", "inputs", "outputs", "parameters", "raw_input_contents")
+    asked = SimpleNamespace(**{name: getattr(good, name) for name in names} | {field: Uncounted()})
+
+    with pytest.raises(Refused, match=f"{field}, but got 800000") as refused:
+        read_request(asked, None)
+
+    assert refused.value.status is Status.INVALID
+
+
+def test_many_dimensions_are_counted_before_they_are_looked_at() -> None:
+    """As many as a message may have."""
+    with pytest.raises(Refused, match="at most 32 dimensions, but got 100000"):
+        read_request(raw(bytes(8), shape=(1,) * 100_000), None)
+
+
+def many_values(inputs: int, each: int) -> Any:
+    made = service_pb2.ModelInferRequest(model_name="echo")
+    for number in range(inputs):
+        one = made.inputs.add(name=str(number), datatype="INT8", shape=[each])
+        one.contents.int_contents.extend([1] * each)
+    return made
+
+
+def test_many_values_belong_into_raw_contents() -> None:
+    """Each is looked at, so that all inputs together may have a number of them; an image fits."""
+    image = read_request(many_values(1, 224 * 224 * 3), None)
+    with pytest.raises(Refused, match="send the values in raw_input_contents") as refused:
+        read_request(many_values(2, MOST_VALUES // 2 + 1), None)
+
+    assert image.inputs[0].content == b"\1" * (224 * 224 * 3)
+    assert refused.value.status is Status.EXHAUSTED
+
+
+def test_texts_of_all_inputs_are_counted_together() -> None:
+    """Each is looked at, also if they are raw."""
+    made = raw(bytes(4 * MOST_TEXTS), bytes(4), datatype="BYTES", shape=(MOST_TEXTS,))
+    made.inputs.add(name="y", datatype="BYTES", shape=[1])
+
+    with pytest.raises(Refused, match=f"at most {MOST_TEXTS} elements of BYTES"):
+        read_request(made, None)
 
 
 @pytest.mark.parametrize("status", Status)

@@ -16,9 +16,11 @@ import pytest
 
 from tests.dispatch.front.echo import Echo, running
 from tuner.dispatch.front import FrontConfig, http_app
+from tuner.dispatch.front.datatype import MOST_VALUES
 from tuner.dispatch.front.http_app import CODES
 from tuner.dispatch.front.http_server import FrontConnection
-from tuner.dispatch.request import Status
+from tuner.dispatch.front.kserve_json import Inference, reply_body
+from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
 LARGEST = 100_000
 Address = tuple[str, int]
@@ -101,6 +103,20 @@ def test_binary_values_come_back(address: Address) -> None:
     assert (found["id"], found["model_name"], found["model_version"]) == ("7", "echo", "3")
     assert found["outputs"][0]["parameters"] == {"binary_data_size": 8}
     assert answer.body[length:] == sent
+
+
+def test_an_answer_in_json_has_a_number_of_values() -> None:
+    """Writing more would hold up everybody; as binary data it may have them."""
+    half = MOST_VALUES // 2 + 1
+    reply = Reply(tuple(Tensor(name, "INT8", (1, half), bytes(half)) for name in "ab"))
+    asked, binary = (Inference(Request("echo", ()), "", False, {"a": one}) for one in (False, True))
+
+    with pytest.raises(Refused, match="ask for binary data") as refused:
+        reply_body(reply, asked)
+    answer, _ = reply_body(reply, binary)
+
+    assert refused.value.status is Status.INVALID
+    assert len(answer) > half
 
 
 def test_each_output_is_as_asked(address: Address) -> None:

@@ -17,8 +17,9 @@ from tuner.adapters.tfserving.download import python_path
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import NUMBERS, signature_inputs
 from tuner.dispatch.front import FrontConfig
-from tuner.dispatch.front.datatype import DTYPES
-from tuner.dispatch.front.predict import LARGEST_FILLED
+from tuner.dispatch.front.datatype import DTYPES, MOST_VALUES
+from tuner.dispatch.front.predict import LARGEST_FILLED, read_predict, read_tensor
+from tuner.dispatch.request import Refused
 
 Predict = Callable[[Any], Any]
 
@@ -186,6 +187,46 @@ def test_a_bad_request_is_refused(predict: Predict, asked: Any, code: str) -> No
 
     assert failure.value.code().name == code
     assert len(failure.value.details()) > 10
+
+
+def test_many_values_belong_into_the_content() -> None:
+    """Each in a list is looked at, so that all inputs together may have a number of them."""
+    asked = question("INT8", (MOST_VALUES // 2 + 1,), int_val=[1] * (MOST_VALUES // 2 + 1))
+    one = read_predict(asked, None)
+    asked.inputs["y"].CopyFrom(asked.inputs["x"])
+
+    with pytest.raises(Refused, match="send the values in tensor_content"):
+        read_predict(asked, None)
+    assert one.inputs[0].content == b"\1" * (MOST_VALUES // 2 + 1)
+
+
+def test_a_server_may_answer_with_many_values() -> None:
+    """TensorFlow Serving answers with lists."""
+    count = MOST_VALUES + 1
+
+    found = read_tensor("y", question("INT8", (count,), int_val=[-1] * count).inputs["x"])
+
+    assert found.content == b"\xff" * count
+
+
+@pytest.mark.parametrize("field", ["dim", "output_filter"])
+def test_entries_are_counted_before_they_are_looked_at(field: str) -> None:
+    """As many as a message may have."""
+    asked = question(shape=(1,) * (100_000 if field == "dim" else 2), float_val=[1])
+    asked.output_filter.extend(["y"] * (100_000 if field == "output_filter" else 0))
+
+    with pytest.raises(Refused, match="but got 100000"):
+        read_predict(asked, None)
+
+
+def test_what_is_filled_up_is_counted_over_all_inputs() -> None:
+    """A short message takes little memory."""
+    asked = question(shape=(LARGEST_FILLED // 8,), float_val=[1])
+    for number in range(3):
+        asked.inputs[str(number)].CopyFrom(asked.inputs["x"])
+
+    with pytest.raises(Refused, match="filled up"):
+        read_predict(asked, None)
 
 
 def test_metadata_and_status_are_known(call: Callable[..., Any]) -> None:

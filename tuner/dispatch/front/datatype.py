@@ -7,15 +7,30 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence, Sized
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tuner.dispatch.front.intake import Oversize
 from tuner.dispatch.request import Refused, Status, Tensor
 
-__all__ = ["DTYPES", "checked", "join_elements", "pack", "split_elements", "unpack"]
+__all__ = [
+    "DTYPES",
+    "MOST_DIMENSIONS",
+    "MOST_VALUES",
+    "check_values",
+    "checked",
+    "elements_of",
+    "gathered",
+    "invalid",
+    "join_elements",
+    "pack",
+    "pack_field",
+    "shape_of",
+    "split_elements",
+    "unpack",
+]
 
 DTYPES = {
     "BOOL": "?",
@@ -40,8 +55,14 @@ ALLOWED: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int,
 MOST_DIMENSIONS = 32
 """Dimensions of a tensor."""
 MOST_TEXTS = 100_000
-"""Elements of a tensor of ``BYTES``. Each is looked at, which holds up the other requests."""
+"""Elements of the inputs of ``BYTES`` in a request. Each is looked at, which holds up the other requests."""
+MOST_VALUES = 160_000
+"""Values of a request or an answer that do not come as raw bytes, for the same reason. An image of 224 by
+224 pixels in three colours has 150,528."""
+LIMITS = {name: np.iinfo(dtype) for name, dtype in DTYPES.items() if np.dtype(dtype).kind in "iu"}
+"""What the integers hold."""
 LENGTH = struct.Struct("<I")
+Size = TypeVar("Size")
 
 
 def checked(name: str, datatype: str, shape: Sequence[int], content: bytes) -> Tensor:
@@ -53,7 +74,7 @@ def checked(name: str, datatype: str, shape: Sequence[int], content: bytes) -> T
     size = SIZES.get(datatype)
     if size is None:
         raise invalid(f"input '{name}': there is no data type '{datatype}'; use one of {', '.join(SIZES)}")
-    shape = tuple(shape)
+    shape = shape_of(name, shape)
     elements = elements_of(name, shape)
     if size:
         if len(content) != elements * size:
@@ -82,16 +103,60 @@ def _holds(content: bytes, elements: int) -> bool:
     return at == len(content)
 
 
-def elements_of(name: str, shape: Sequence[int]) -> int:
-    """Return how many elements a shape has.
+def gathered(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Return the inputs of a request.
+
+    Args:
+        tensors: Makes them one by one, so that none is made after too many.
 
     Raises:
-        Refused: It has too many dimensions, or a negative one.
+        Refused: Their texts are too many, or one of them is refused.
+    """
+    found, texts = [], 0
+    for tensor in tensors:
+        found.append(tensor)
+        if tensor.datatype == "BYTES":
+            texts += math.prod(tensor.shape)
+            if texts > MOST_TEXTS:
+                raise Oversize(f"a request has at most {MOST_TEXTS} elements of BYTES")
+    return tuple(found)
+
+
+def check_values(lists: Iterable[Sized], instead: str) -> None:
+    """Check how many values there are that do not come as raw bytes.
+
+    Args:
+        lists: Have them.
+        instead: Where a client should put so many.
+
+    Raises:
+        Refused: They are too many.
+    """
+    if (count := sum(map(len, lists))) > MOST_VALUES:
+        raise Oversize(
+            f"a request has at most {MOST_VALUES} values in lists, but got {count}; send {instead}"
+        )
+
+
+def shape_of(name: str, shape: Sequence[Size]) -> tuple[Size, ...]:
+    """Return a shape that a client names.
+
+    Raises:
+        Refused: It has too many dimensions.
     """
     if len(shape) > MOST_DIMENSIONS:
         raise invalid(
             f"input '{name}': a tensor has at most {MOST_DIMENSIONS} dimensions, but got {len(shape)}"
         )
+    return tuple(shape)
+
+
+def elements_of(name: str, shape: tuple[int, ...]) -> int:
+    """Return how many elements a shape has.
+
+    Raises:
+        Refused: A dimension is negative.
+    """
     if shape and min(shape) < 0:
         raise invalid(f"input '{name}': no dimension is negative, but got the shape {list(shape)}")
     return math.prod(shape)
@@ -114,6 +179,25 @@ def pack(name: str, datatype: str, values: Sequence[Any]) -> bytes:
         return _fitting(values, DTYPES[datatype]).tobytes()
     except (TypeError, ValueError, OverflowError):
         raise invalid(f"input '{name}': its values do not fit {datatype}") from None
+
+
+def pack_field(name: str, datatype: str, values: Sequence[Any]) -> bytes:
+    """Return the content of a tensor with the values of a repeated field.
+
+    All values of a field have its type, which protobuf has checked; only integers may not fit.
+
+    Raises:
+        Refused: The data type cannot hold them.
+    """
+    if datatype == "BYTES":
+        return join_elements(values)
+    limits = LIMITS.get(datatype)
+    if limits is None or limits.bits == 64:
+        return np.fromiter(values, DTYPES[datatype], len(values)).tobytes()
+    wide = np.fromiter(values, np.int64, len(values))
+    if len(wide) and (wide.min() < limits.min or wide.max() > limits.max):
+        raise invalid(f"input '{name}': its values do not fit {datatype}")
+    return wide.astype(DTYPES[datatype]).tobytes()
 
 
 def _fitting(values: Sequence[Any], dtype: str) -> np.ndarray:

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence, Sized
 from functools import lru_cache
 from typing import Any
 
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
-from tuner.dispatch.front.datatype import checked, elements_of, invalid, pack
+from tuner.dispatch.front.datatype import (
+    check_values,
+    checked,
+    elements_of,
+    gathered,
+    invalid,
+    pack_field,
+    shape_of,
+)
 from tuner.dispatch.front.intake import deadline_after
-from tuner.dispatch.front.parameters import Value, check_tensor_parameters, split_parameters
+from tuner.dispatch.front.parameters import (
+    Value,
+    check_parameter_count,
+    check_tensor_parameters,
+    split_parameters,
+)
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor
 
-__all__ = ["MOST_TENSORS", "check_count", "parse", "read_request", "write_metadata", "write_reply"]
+__all__ = [
+    "MOST_TENSORS",
+    "check_count",
+    "check_names",
+    "parse",
+    "read_request",
+    "write_metadata",
+    "write_reply",
+]
 
 MOST_TENSORS = 64
 """Inputs of a request, and outputs that it names."""
@@ -60,6 +81,7 @@ def read_request(message: Any, slo: float | None) -> Request:
     """
     parameters, timeout = NO_PARAMETERS
     if message.parameters:
+        check_parameter_count(message.parameters)
         parameters, timeout = split_parameters(
             {name: _value(one) for name, one in message.parameters.items()}
         )
@@ -82,7 +104,8 @@ def _value(parameter: Any) -> bool | int | float | str:
 
 
 def _inputs(message: Any) -> tuple[Tensor, ...]:
-    inputs, raw = list(message.inputs), message.raw_input_contents
+    inputs, raw = message.inputs, message.raw_input_contents
+    check_count("inputs", inputs)
     names = []
     for tensor in inputs:
         names.append(tensor.name)
@@ -90,21 +113,21 @@ def _inputs(message: Any) -> tuple[Tensor, ...]:
             check_tensor_parameters(tensor.name, tensor.parameters)
         if raw and tensor.HasField("contents"):
             raise invalid("a request has its values in raw_input_contents or in contents, not in both")
-    check_count("inputs", names)
+    check_names("inputs", names)
     if not raw:
-        return tuple(map(_typed, inputs))
+        fields = [_field(tensor) for tensor in inputs]
+        check_values(fields, "the values in raw_input_contents")
+        return gathered(map(_typed, inputs, fields))
     if len(raw) != len(inputs):
         raise invalid(f"raw_input_contents has {len(raw)} entries for {len(inputs)} inputs")
-    return tuple(
-        [
-            checked(tensor.name, tensor.datatype, tensor.shape, content)
-            for tensor, content in zip(inputs, raw, strict=True)
-        ]
+    return gathered(
+        checked(tensor.name, tensor.datatype, tensor.shape, content)
+        for tensor, content in zip(inputs, raw, strict=True)
     )
 
 
-def _typed(tensor: Any) -> Tensor:
-    """Return an input that has its values in ``contents``."""
+def _field(tensor: Any) -> Sequence[Any]:
+    """Return the values of an input that has them in ``contents``."""
     name, datatype, contents = tensor.name, tensor.datatype, tensor.contents
     field = CONTENTS.get(datatype)
     given = [found.name for found, _ in contents.ListFields()]
@@ -114,35 +137,49 @@ def _typed(tensor: Any) -> Tensor:
         raise invalid(
             f"input '{name}': values of type {datatype} come in {field}, but got {', '.join(given)}"
         )
-    values = getattr(contents, given[0]) if given else ()
-    elements = elements_of(name, tensor.shape)
+    values: Sequence[Any] = getattr(contents, given[0]) if given else ()
+    return values
+
+
+def _typed(tensor: Any, values: Sequence[Any]) -> Tensor:
+    """Return an input with the values of its field."""
+    name, datatype, shape = tensor.name, tensor.datatype, shape_of(tensor.name, tensor.shape)
+    elements = elements_of(name, shape)
     if len(values) != elements:
         raise invalid(
-            f"input '{name}': the shape {list(tensor.shape)} has {elements} elements, but got {len(values)}"
+            f"input '{name}': the shape {list(shape)} has {elements} elements, but got {len(values)}"
         )
-    content = pack(name, datatype, values) if given else b""
-    return checked(name, datatype, tensor.shape, content)
+    return checked(name, datatype, shape, pack_field(name, datatype, values) if values else b"")
 
 
 def _outputs(message: Any) -> tuple[str, ...]:
     if not message.outputs:
         return ()
+    check_count("outputs", message.outputs)
     outputs = tuple(output.name for output in message.outputs)
-    check_count("outputs", outputs)
+    check_names("outputs", outputs)
     for output in message.outputs:
         if output.parameters:
             check_tensor_parameters(output.name, output.parameters)
     return outputs
 
 
-def check_count(what: str, names: Collection[str]) -> None:
+def check_count(what: str, tensors: Sized) -> None:
+    """Check how many inputs or outputs a request has, before anything looks at each of them.
+
+    Raises:
+        Refused: There are none, or too many.
+    """
+    if not 0 < len(tensors) <= MOST_TENSORS:
+        raise invalid(f"a request has 1 to {MOST_TENSORS} {what}, but got {len(tensors)}")
+
+
+def check_names(what: str, names: Collection[str]) -> None:
     """Check the names of the inputs or outputs of a request.
 
     Raises:
-        Refused: There are none, or too many, or one has no name, or two have the same.
+        Refused: One has no name, or two have the same.
     """
-    if not names or len(names) > MOST_TENSORS:
-        raise invalid(f"a request has 1 to {MOST_TENSORS} {what}, but got {len(names)}")
     if len(set(names)) < len(names) or "" in names:
         raise invalid(f"the {what} of a request have different names")
 

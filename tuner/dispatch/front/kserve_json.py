@@ -7,21 +7,25 @@ With the extension for binary data, a body is JSON followed by the values of tho
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tuner.dispatch.front.datatype import (
     DTYPES,
     MOST_DIMENSIONS,
+    MOST_VALUES,
     checked,
     elements_of,
+    gathered,
     invalid,
     pack,
+    shape_of,
     unpack,
 )
 from tuner.dispatch.front.intake import Oversize, deadline_after
-from tuner.dispatch.front.kserve import check_count
+from tuner.dispatch.front.kserve import check_count, check_names
 from tuner.dispatch.front.parameters import Value, check_tensor_parameters, split_parameters
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor
 
@@ -73,7 +77,7 @@ def read_body(
     binary = parameters.pop("binary_data_output", False) is True
     further, timeout = split_parameters(parameters)
     named = _outputs(question, binary)
-    inputs = _inputs(_list(question, "inputs"), body, length)
+    inputs = gathered(_inputs(_list(question, "inputs"), body, length))
     request = Request(session, inputs, tuple(named), deadline_after(slo, timeout), version, further)
     return Inference(request, _get(question, "id", str, "the request", ""), binary, named)
 
@@ -140,8 +144,9 @@ def _outputs(question: Mapping[str, Any], binary: bool) -> dict[str, bool]:
     outputs = _list(question, "outputs")
     if not outputs:
         return {}
+    check_count("outputs", outputs)
     names = [_get(output, "name", str, "an output") for output in outputs]
-    check_count("outputs", names)
+    check_names("outputs", names)
     named = {}
     for name, output in zip(names, outputs, strict=True):
         parameters = _parameters(output, f"output '{name}'")
@@ -150,39 +155,39 @@ def _outputs(question: Mapping[str, Any], binary: bool) -> dict[str, bool]:
     return named
 
 
-def _inputs(inputs: list[dict[str, Any]], body: bytes, at: int) -> tuple[Tensor, ...]:
-    """Return the inputs.
+def _inputs(inputs: list[dict[str, Any]], body: bytes, at: int) -> Iterator[Tensor]:
+    """Make the inputs.
 
     Args:
         inputs: As the JSON has them.
         body: The whole body.
         at: Where its binary data begin.
     """
+    check_count("inputs", inputs)
     names = [_get(tensor, "name", str, "an input") for tensor in inputs]
-    check_count("inputs", names)
-    found = []
+    check_names("inputs", names)
     for name, tensor in zip(names, inputs, strict=True):
         where = f"input '{name}'"
-        datatype, shape = _get(tensor, "datatype", str, where), _get(tensor, "shape", list, where)
+        datatype = _get(tensor, "datatype", str, where)
+        shape = shape_of(name, _get(tensor, "shape", list, where))
         if not all(type(size) is int for size in shape):
             raise invalid(f"{where}: its shape is a list of whole numbers")
         parameters = _parameters(tensor, where)
         check_tensor_parameters(name, parameters)
         if (size := parameters.get("binary_data_size")) is None:
-            found.append(_typed(name, datatype, shape, _get(tensor, "data", list, where)))
+            yield _typed(name, datatype, shape, _get(tensor, "data", list, where))
             continue
         if type(size) is not int or not 0 <= size <= len(body) - at or "data" in tensor:
             raise invalid(
                 f"{where}: binary_data_size says how many bytes of the body it has in place of 'data'"
             )
-        found.append(checked(name, datatype, shape, body[at : at + size]))
+        yield checked(name, datatype, shape, body[at : at + size])
         at += size
     if at != len(body):
         raise invalid(f"{len(body) - at} bytes at the end of the body belong to no input")
-    return tuple(found)
 
 
-def _typed(name: str, datatype: str, shape: list[int], values: list[Any]) -> Tensor:
+def _typed(name: str, datatype: str, shape: tuple[int, ...], values: list[Any]) -> Tensor:
     """Return an input that has its values in JSON, in one list or in lists of lists."""
     if datatype not in DTYPES and datatype != "BYTES":
         return checked(name, datatype, shape, b"")
@@ -194,7 +199,9 @@ def _typed(name: str, datatype: str, shape: list[int], values: list[Any]) -> Ten
         values = [one for many in values for one in many]
     elements = elements_of(name, shape)
     if len(values) != elements:
-        raise invalid(f"input '{name}': the shape {shape} has {elements} elements, but got {len(values)}")
+        raise invalid(
+            f"input '{name}': the shape {list(shape)} has {elements} elements, but got {len(values)}"
+        )
     if datatype == "BYTES":
         if not all(isinstance(value, str) for value in values):
             raise invalid(f"input '{name}': its values do not fit BYTES")
@@ -206,15 +213,21 @@ def reply_body(reply: Reply, inference: Inference) -> tuple[bytes, int | None]:
     """Return the body of an answer, and the length of its JSON; None if it is JSON alone.
 
     Raises:
-        Refused: An output has texts that JSON cannot hold.
+        Refused: An output has texts that JSON cannot hold, or the outputs have too many values for it.
     """
-    outputs, binary = [], []
+    outputs, binary, values = [], [], 0
     for tensor in reply.outputs:
         entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
         if inference.named.get(tensor.name, inference.binary):
             entry["parameters"] = {"binary_data_size": len(tensor.content)}
             binary.append(tensor.content)
         else:
+            values += math.prod(tensor.shape)
+            if values > MOST_VALUES:
+                raise invalid(
+                    f"the answer has more than the {MOST_VALUES} values that JSON may have; "
+                    "ask for binary data (binary_data_output)"
+                )
             entry["data"] = _values(tensor)
         outputs.append(entry)
     answer = {"model_name": inference.request.session, "model_version": reply.version, "outputs": outputs}

@@ -16,12 +16,12 @@ of an input or an output:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping, Sized
 
 from tuner.dispatch.front.datatype import invalid
 from tuner.dispatch.request import Refused, Status
 
-__all__ = ["Value", "check_tensor_parameters", "split_parameters"]
+__all__ = ["Value", "check_parameter_count", "check_tensor_parameters", "split_parameters"]
 
 Value = bool | int | float | str
 SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
@@ -34,14 +34,23 @@ MOST_PARAMETERS = 64
 """Parameters of a request."""
 
 
+def check_parameter_count(parameters: Sized) -> None:
+    """Check how many parameters a request has.
+
+    Raises:
+        Refused: They are too many.
+    """
+    if len(parameters) > MOST_PARAMETERS:
+        raise invalid(f"a request has at most {MOST_PARAMETERS} parameters, but got {len(parameters)}")
+
+
 def split_parameters(parameters: Mapping[str, Value]) -> tuple[dict[str, Value], float | None]:
     """Return the parameters that go to the backend, and the timeout in seconds.
 
     Raises:
         Refused: One of them has a value that it cannot have, or asks for what is not offered.
     """
-    if len(parameters) > MOST_PARAMETERS:
-        raise invalid(f"a request has at most {MOST_PARAMETERS} parameters, but got {len(parameters)}")
+    check_parameter_count(parameters)
     if any(type(value) is int and not -INTEGERS <= value < 2 * INTEGERS for value in parameters.values()):
         raise invalid("a parameter that is a whole number has at most 64 bits")
     if any(parameters.get(name) for name in SEQUENCE):
@@ -57,12 +66,12 @@ def split_parameters(parameters: Mapping[str, Value]) -> tuple[dict[str, Value],
     return further, timeout / 1e6 if timeout else None
 
 
-def check_tensor_parameters(name: str, parameters: Iterable[str]) -> None:
+def check_tensor_parameters(name: str, parameters: Container[str]) -> None:
     """Check the parameters of an input or an output.
 
     Raises:
         Refused: One of them asks for what is not offered.
     """
-    for parameter in parameters:
-        if parameter in TENSOR_PARAMETERS:
-            raise Refused(Status.UNSUPPORTED, f"'{name}': {TENSOR_PARAMETERS[parameter]}")
+    for parameter, problem in TENSOR_PARAMETERS.items():
+        if parameter in parameters:
+            raise Refused(Status.UNSUPPORTED, f"'{name}': {problem}")

@@ -7,7 +7,8 @@ lists, as a TensorFlow Serving gives by default: many clients read ``float_val``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,19 @@ from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import DATATYPES, DEFAULT_SIGNATURE, NUMBERS
 from tuner.dispatch.front.datatype import (
     DTYPES,
+    SIZES,
+    check_values,
     checked,
     elements_of,
+    gathered,
     invalid,
     join_elements,
-    pack,
+    pack_field,
+    shape_of,
     split_elements,
 )
 from tuner.dispatch.front.intake import Oversize, deadline_after
-from tuner.dispatch.front.kserve import check_count
+from tuner.dispatch.front.kserve import check_count, check_names
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor, TensorKind
 
 __all__ = [
@@ -59,7 +64,7 @@ PACKED = {"FP32": b"\x2a", "FP64": b"\x32"}
 """How the list of a data type begins in a message where its values lie as in memory."""
 CONTENT = b"\x22"
 LARGEST_FILLED = 16_000_000
-"""Bytes that are added to a tensor with too few values: a short message must not take much memory."""
+"""Bytes of the inputs with too few values, filled up: a short message must not take much memory."""
 METHOD_NAME = "tensorflow/serving/predict"
 SIGNATURES = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 
@@ -75,13 +80,36 @@ def read_predict(question: Any, slo: float | None) -> Request:
         Refused: It is malformed, or asks for another signature than the default one.
     """
     signature_of(question.model_spec)
-    check_count("inputs", list(question.inputs))
-    outputs = tuple(question.output_filter)
-    if outputs:
-        check_count("outputs", outputs)
-    inputs = tuple(read_tensor(name, question.inputs[name]) for name in sorted(question.inputs))
+    check_count("inputs", question.inputs)
+    check_names("inputs", question.inputs)
+    outputs: tuple[str, ...] = ()
+    if question.output_filter:
+        check_count("outputs", question.output_filter)
+        outputs = tuple(question.output_filter)
+        check_names("outputs", outputs)
+    inputs = [(name, question.inputs[name]) for name in sorted(question.inputs)]
+    check_values([_field(tensor) for _, tensor in inputs], "the values in tensor_content")
     spec = question.model_spec
-    return Request(spec.name, inputs, outputs, deadline_after(slo), named_version(spec))
+    return Request(spec.name, gathered(_tensors(inputs)), outputs, deadline_after(slo), named_version(spec))
+
+
+def _tensors(inputs: Sequence[tuple[str, Any]]) -> Iterator[Tensor]:
+    """Make the inputs; together they are not filled up without end."""
+    filled = 0
+    for name, tensor in inputs:
+        found = read_tensor(name, tensor)
+        if not tensor.tensor_content and math.prod(found.shape) > len(_field(tensor)):
+            filled += len(found.content)
+            if filled > LARGEST_FILLED:
+                raise _filled_too_much()
+        yield found
+
+
+def _field(tensor: Any) -> Sequence[Any]:
+    """Return the list for the data type of a ``TensorProto``; empty if there is none."""
+    field = LISTS.get(DATATYPES.get(tensor.dtype, ""))
+    values: Sequence[Any] = () if field is None else getattr(tensor, field)
+    return values
 
 
 def signature_of(spec: Any) -> str:
@@ -123,30 +151,35 @@ def read_tensor(name: str, tensor: Any) -> Tensor:
         raise invalid(f"input '{name}': the data type number {tensor.dtype} is not offered")
     if tensor.tensor_shape.unknown_rank:
         raise invalid(f"input '{name}' does not say how many dimensions it has")
-    shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
+    shape = tuple(dim.size for dim in shape_of(name, tensor.tensor_shape.dim))
     if tensor.tensor_content:
         if datatype == "BYTES":
             raise invalid(f"input '{name}': texts come in string_val")
         return checked(name, datatype, shape, tensor.tensor_content)
     elements = elements_of(name, shape)
-    values = list(getattr(tensor, LISTS[datatype]))
+    values = _field(tensor)
     if len(values) > elements:
         raise invalid(f"input '{name}': {list(shape)} has {elements} elements, but got {len(values)} values")
     return checked(name, datatype, shape, _filled(name, datatype, values, elements))
 
 
-def _filled(name: str, datatype: str, values: list[Any], elements: int) -> bytes:
+def _filled(name: str, datatype: str, values: Sequence[Any], elements: int) -> bytes:
     """Return the content of a tensor. All further elements have its last value, or 0 if there is none."""
-    if datatype == "BYTES":
-        content, last = join_elements(values), join_elements(values[-1:] or [b""])
-    else:
-        stored = "UINT16" if datatype in HALVES else datatype
-        content = pack(name, stored, values)
-        last = pack(name, stored, values[-1:] or [False if datatype == "BOOL" else 0])
+    content = pack_field(name, "UINT16" if datatype in HALVES else datatype, values)
     missing = elements - len(values)
+    if not missing:
+        return content
+    if datatype == "BYTES":
+        last = join_elements(values[-1:] or [b""])
+    else:
+        last = content[-SIZES[datatype] :] or bytes(SIZES[datatype])
     if missing * len(last) > LARGEST_FILLED:
-        raise Oversize(f"input '{name}': at most {LARGEST_FILLED} bytes of a tensor are filled up")
+        raise _filled_too_much()
     return content + last * missing
+
+
+def _filled_too_much() -> Oversize:
+    return Oversize(f"at most {LARGEST_FILLED} bytes of the inputs of a request are filled up")
 
 
 def write_predict(reply: Reply, session: str, signature: str) -> bytes:
