@@ -18,6 +18,7 @@ from tests.adapters.certificates import make_certificates
 from tests.dispatch.clock import START, run
 from tests.dispatch.front.echo import Echo
 from tuner.dispatch.front import FrontConfig, Fronts, calls, intake
+from tuner.dispatch.front.config import LARGEST_MESSAGE
 from tuner.dispatch.request import Refused
 from tuner.errors import InvalidInput, StorageError
 
@@ -145,6 +146,35 @@ def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             return await ask(channel)
 
     assert asyncio.run(live()) == "RESOURCE_EXHAUSTED"
+
+
+def test_bodies_take_room_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that announce bodies and send little keep nobody out; those that send much are refused."""
+    monkeypatch.setattr(intake, "MOST_BYTES", 2 * LARGEST_MESSAGE)
+    head = b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: a\r\n"
+
+    async def live() -> None:
+        async with (
+            Fronts(Echo(), FrontConfig(grpc=ANY, http=ANY)) as fronts,
+            grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
+        ):
+            assert fronts.http_address is not None
+            announced = (b"Content-Length: %d" % LARGEST_MESSAGE, b"Transfer-Encoding: chunked")
+            clients = [await asyncio.open_connection(*fronts.http_address) for _ in announced]
+            for (_, writer), length in zip(clients, announced, strict=True):
+                writer.write(head + length + b"\r\n\r\n")
+                await writer.drain()
+            assert await asyncio.to_thread(get, HTTPConnection(place(fronts.http_address)), "/v2") == 200
+            assert await ask(channel) == "OK"
+            monkeypatch.setattr(intake, "MOST_BYTES", 20_000)
+            reader, writer = clients[0]
+            writer.write(bytes(20_001))
+            assert b"429" in await reader.readline()
+            assert await ask(channel) == "OK"
+            for _, writer in clients:
+                writer.close()
+
+    asyncio.run(live())
 
 
 def test_draining_answers_what_is_in_progress() -> None:

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 from tuner import __version__
 from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
 from tuner.dispatch.front.inference import EXTENSIONS, NAME
-from tuner.dispatch.front.intake import Intake, Oversize, milliseconds
+from tuner.dispatch.front.intake import Held, Intake, Oversize, milliseconds
 from tuner.dispatch.front.kserve_json import metadata_body, read_body, reply_body
 from tuner.dispatch.request import Refused, Status
 
@@ -138,9 +138,10 @@ class Application:
     async def _infer(self, question: Question) -> Answer:
         headers = question.headers
         slo = milliseconds(headers.get("x-slo-ms"))
-        length = _number(headers, "content-length")
-        with self._intake.room.hold(self._largest if length is None else min(length, self._largest)):
-            body = await self._body(headers, question.receive)
+        with self._intake.room.hold(
+            0
+        ) as held:  # what a header claims takes no memory, and no room from others
+            body = await self._body(headers, question.receive, held)
         inference = read_body(body, _number(headers, LENGTH), question.session, question.version, slo)
         reply = await self._intake.infer(inference.request, headers.get)
         answer, of_json = reply_body(reply, inference)
@@ -148,11 +149,17 @@ class Application:
             return Answer(200, answer)
         return Answer(200, answer, ((LENGTH.encode(), b"%d" % of_json),), b"application/octet-stream")
 
-    async def _body(self, headers: Mapping[str, str], receive: Any) -> bytes:
+    async def _body(self, headers: Mapping[str, str], receive: Any, held: Held) -> bytes:
         """Return the body of a request, unpacked.
 
+        Args:
+            headers: Of the request.
+            receive: Returns the next part of the body.
+            held: Counts the parts that have come.
+
         Raises:
-            Refused: It is too large, comes too slowly or not whole, or is packed in a way that is not read.
+            Refused: It is too large, comes too slowly or not whole, or is packed in a way that is not read;
+                or all bodies together are too large.
         """
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding != "identity" and encoding not in WINDOWS:
@@ -167,10 +174,12 @@ class Application:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Refused(Status.INVALID, "the connection ended before the body")
-                    body += message.get("body", b"")
+                    part = message.get("body", b"")
                     more = message.get("more_body", False)
-                    if len(body) > self._largest:
+                    if len(body) + len(part) > self._largest:
                         raise self._too_large()
+                    held.add(len(part))
+                    body += part
         except TimeoutError:
             raise Refused(Status.DEADLINE, f"the body did not come within {LONGEST_UPLOAD:g} s") from None
         return bytes(body) if encoding == "identity" else self._unpacked(bytes(body), WINDOWS[encoding])

@@ -7,13 +7,13 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from tuner.dispatch.grant import Ask, Grant, Grants
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Service, Status, TraceContext
 from tuner.printable import one_line
 
-__all__ = ["Header", "Intake", "Oversize", "Room", "deadline_after", "milliseconds"]
+__all__ = ["Header", "Held", "Intake", "Oversize", "Room", "deadline_after", "milliseconds"]
 
 LONGEST_REASON = 1_000
 """Characters of a refusal's reason: gRPC sends it in a header, of which clients take 8 KB."""
@@ -43,7 +43,7 @@ class Room:
         self.held = 0
 
     def hold(self, size: int) -> Held:
-        """Hold this many bytes while the returned context lasts."""
+        """Hold this many bytes, and those that are added, while the returned context lasts."""
         return Held(self, size)
 
 
@@ -52,7 +52,7 @@ class Held:
 
     Args:
         room: Counts them while the context lasts.
-        size: How many.
+        size: How many there are at first.
 
     Raises:
         Refused: On entering: there are too many.
@@ -64,13 +64,26 @@ class Held:
         self._room = room
         self._size = size
 
-    def __enter__(self) -> None:
-        if self._room.held + self._size > MOST_BYTES:
-            raise Refused(Status.EXHAUSTED, "the requests in progress hold too many bytes; ask again later")
-        self._room.held += self._size
+    def __enter__(self) -> Self:
+        self._take(self._size)
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._room.held -= self._size
+
+    def add(self, size: int) -> None:
+        """Hold more bytes, which have come.
+
+        Raises:
+            Refused: There are too many.
+        """
+        self._take(size)
+        self._size += size
+
+    def _take(self, size: int) -> None:
+        if self._room.held + size > MOST_BYTES:
+            raise Refused(Status.EXHAUSTED, "the requests in progress hold too many bytes; ask again later")
+        self._room.held += size
 
 
 class Entrance:
