@@ -48,6 +48,11 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._wait()
 
+    @property
+    def asking(self) -> bool:
+        """Whether a request waits for its answer."""
+        return self.cycle is not None and not self.cycle.response_complete
+
     def on_response_complete(self) -> None:
         """Start the time of the next exchange."""
         self._deadline.cancel()

@@ -21,6 +21,8 @@ __all__ = ["Listener", "bound"]
 
 LONGEST_HANDSHAKE = 10.0
 """Time for the start of TLS, s."""
+AGAIN = 0.01
+"""s after which connections are looked at again at the end."""
 
 
 def bound(address: tuple[str, int], setting: str) -> socket.socket:
@@ -100,9 +102,21 @@ class Listener:
         host, port = self._server.sockets[0].getsockname()[:2]
         return host, port
 
-    async def stop(self) -> None:
-        """End every connection."""
+    async def stop(self, wait: float = 0.0) -> None:
+        """End every connection.
+
+        Args:
+            wait: Longest time, s, until the answers that were given are written. A large one waits for its
+                client: the socket takes a part of it at a time.
+        """
         self._server.close()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + wait
+        while self._state.connections and loop.time() < ends:
+            for connection in list(self._state.connections):
+                if isinstance(connection, Connection) and not connection.asking:
+                    connection.transport.close()  # once everything is written
+            await asyncio.sleep(AGAIN)
         for connection in list(self._state.connections):
             connection.transport.abort()
         tasks = list(self._state.tasks)

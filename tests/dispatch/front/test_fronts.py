@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import ssl
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.adapters.certificates import make_certificates
 from tests.dispatch.clock import START, run
 from tests.dispatch.front.echo import Echo
 from tuner.dispatch.front import FrontConfig, Fronts, calls, intake
+from tuner.dispatch.front import fronts as fronts_module
 from tuner.dispatch.front.config import LARGEST_MESSAGE
 from tuner.dispatch.request import Refused
 from tuner.errors import InvalidInput, StorageError
@@ -196,6 +198,69 @@ def test_draining_answers_what_is_in_progress() -> None:
             assert await asyncio.to_thread(get, connection, "/v2/health/ready") == 503
             first.cancel()
             assert await fronts.drain(5)
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_was_answered_is_written_before_the_end(tmp_path: Path, tls: bool) -> None:
+    """Whoever reads slowly gets a large answer whole; connections without a request do not hold it up."""
+    size = 15_000_000  # more than the sockets hold
+    tensor = {"name": "x", "datatype": "INT8", "shape": [size], "parameters": {"binary_data_size": size}}
+    asked = json.dumps({"parameters": {"binary_data_output": True}, "inputs": [tensor]}).encode()
+    head = (
+        f"POST /v2/models/echo/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(asked) + size}\r\n"
+        f"Inference-Header-Content-Length: {len(asked)}\r\n\r\n"
+    ).encode()
+    config, context = FrontConfig(grpc=ANY, http=ANY), None
+    if tls:
+        make_certificates(tmp_path)
+        config = replace(config, certificate=tmp_path / "server.crt", key=tmp_path / "server.key")
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+
+    async def live() -> None:
+        service = Echo()
+        fronts = Fronts(service, config)
+        await fronts.start()
+        assert fronts.http_address is not None
+        reader, writer = await asyncio.open_connection(*fronts.http_address, ssl=context)
+        idle, unused = await asyncio.open_connection(*fronts.http_address, ssl=context)
+        writer.write(head + asked + bytes(size))
+        await writer.drain()
+        await reader.readuntil(b"\r\n\r\n")
+        assert await fronts.drain(5)
+
+        stopping = asyncio.create_task(fronts.stop())
+
+        assert await idle.read() == b""
+        assert not stopping.done()
+        assert len(await reader.read()) > size
+        await stopping
+        for one in (writer, unused):
+            one.close()
+
+    asyncio.run(live())
+
+
+def test_whoever_does_not_read_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some seconds are enough."""
+    monkeypatch.setattr(fronts_module, "LAST_WRITES", 0.2)
+
+    async def live() -> None:
+        service = Echo()
+        fronts = Fronts(service, FrontConfig(http=ANY))
+        await fronts.start()
+        assert fronts.http_address is not None
+        _, writer = await asyncio.open_connection(*fronts.http_address)
+        body = json.dumps({"inputs": [{"name": "x", "datatype": "INT8", "shape": [1], "data": [1]}]})
+        head = f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write((head + body).encode())
+        await until(service.waiting)
+        assert not await fronts.drain(0.05)
+        async with asyncio.timeout(5):
+            await fronts.stop()
+        await until(service.cancelled)
+        writer.close()
 
     asyncio.run(live())
 

@@ -16,6 +16,9 @@ from tuner.web.listener import Listener
 
 __all__ = ["Fronts"]
 
+LAST_WRITES = 3.0
+"""s that clients get at the end to read the answers that were given."""
+
 
 class Fronts:
     """Start listening, drain, stop; an asynchronous context manager that does the first and the last.
@@ -35,6 +38,9 @@ class Fronts:
         self._intake = Intake(service, config.most_requests, grants, config.traces)
         self._grpc: Any = None
         self._http: Listener | None = None
+        # Conversations about grants have no end to wait for.
+        self._ends_by_itself = grants is None
+        self._drained = False
 
     async def start(self) -> None:
         """Listen.
@@ -62,6 +68,7 @@ class Fronts:
         Args:
             longest: How long to wait, s.
         """
+        self._drained = True
         try:
             async with asyncio.timeout(longest):
                 await self._intake.drain()
@@ -70,13 +77,17 @@ class Fronts:
         return True
 
     async def stop(self) -> None:
-        """End every connection; the requests in progress are withdrawn."""
-        if self._http is not None:
-            await self._http.stop()
-            self._http = None
-        if self._grpc is not None:
-            await self._grpc.stop(None)
-            self._grpc = None
+        """End every connection; the requests in progress are withdrawn.
+
+        After :meth:`drain` the answers are written first, for some seconds.
+        """
+        http, server, self._http, self._grpc = self._http, self._grpc, None, None
+        wait = LAST_WRITES if self._drained else 0.0
+        grace = wait if self._ends_by_itself else 0.0
+        await asyncio.gather(
+            *([http.stop(wait)] if http is not None else []),
+            *([server.stop(grace or None)] if server is not None else []),
+        )
 
     async def __aenter__(self) -> Self:
         await self.start()

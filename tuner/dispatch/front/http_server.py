@@ -44,11 +44,11 @@ class FrontConnection(Connection):
         if by_halves and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.handle_events()
             return False
-        return self._asking
+        return self.asking
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Withdraw the request."""
-        if self._asking:
+        if self.asking:
             task: asyncio.Task[None] | None = self.scope["state"].get("task")
             if task is not None:
                 task.cancel()
@@ -56,14 +56,10 @@ class FrontConnection(Connection):
 
     def expire(self) -> None:
         """End, unless the dispatcher has the request."""
-        if self._asking and not self.cycle.more_body and not self.cycle.response_started:
+        if self.asking and not self.cycle.more_body and not self.cycle.response_started:
             self._wait()
         else:
             super().expire()
-
-    @property
-    def _asking(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
 
 
 async def start_http(intake: Intake, config: FrontConfig, address: Address) -> Listener:
