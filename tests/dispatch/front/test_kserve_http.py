@@ -176,6 +176,9 @@ def test_a_packed_body_is_read(address: Address) -> None:
         body(shape=[-1, -2]),
         body(shape=[2, 2]),
         body(shape=[10**30, 0]),
+        body([], shape=[1, 0, 10**30]),
+        body(shape=[10**4000, 10**4000]),
+        body(shape=[-(10**4000)]),
         body([1]),
         body([1, "2"]),
         body([1, None]),
@@ -193,7 +196,7 @@ def test_a_packed_body_is_read(address: Address) -> None:
         body(None, parameters={"binary_data_size": "8"}),
         json.dumps(body()).encode() + b"rest",
     ],
-    ids=range(45),
+    ids=range(48),
 )
 def test_a_bad_body_is_refused(address: Address, service: Echo, bad: Any) -> None:
     """With 400 and a sentence, and it does not reach the dispatcher."""
@@ -230,6 +233,23 @@ def test_other_refusals(address: Address) -> None:
     assert infer(address, body(), Inference_Header_Content_Length="9999").code == 400
     assert infer(address, body(), Inference_Header_Content_Length="-1").code == 400
     assert infer(address, body(), "broken").code == 500
+
+
+def test_an_error_of_ours_is_internal(
+    address: Address, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where a body is read; its words stay in the log."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(http_app, "read_body", broken)
+
+    answer = infer(address, body())
+
+    assert (answer.code, answer.headers["Content-Type"]) == (500, "application/json")
+    assert "the dispatcher failed" in answer.json["error"]
+    assert "secret" in caplog.text
 
 
 def test_questions_about_the_server_are_answered(address: Address) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from tuner import __version__
 from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
 from tuner.dispatch.front.inference import EXTENSIONS, NAME
-from tuner.dispatch.front.intake import Held, Intake, Oversize, milliseconds
+from tuner.dispatch.front.intake import FAILED, Held, Intake, Oversize, milliseconds
 from tuner.dispatch.front.kserve_json import metadata_body, read_body, reply_body
 from tuner.dispatch.request import Refused, Status
 
@@ -44,6 +45,7 @@ LARGEST_LENGTH = 12
 """Digits of a length in a header."""
 WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 """The encodings of a body that are read, and how zlib knows them."""
+_log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
@@ -98,6 +100,9 @@ class Application:
             answer = _refusal(413 if isinstance(refused, Oversize) else CODES[refused.status], refused.reason)
         except asyncio.CancelledError:
             return  # the connection is lost; uvicorn would log a traceback
+        except Exception:
+            _log.exception("a request over HTTP failed in the dispatcher")
+            answer = _refusal(500, FAILED)
         length = (b"content-length", b"%d" % len(answer.body))
         lines = [(b"content-type", answer.kind), length, *answer.headers]
         await send({"type": "http.response.start", "status": answer.code, "headers": lines})

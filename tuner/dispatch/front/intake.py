@@ -22,6 +22,8 @@ MOST_BYTES = 1_000_000_000
 Answer = TypeVar("Answer")
 Header = Callable[[str], str | None]
 """Returns the value of a request's header, by its name in small letters; None without it."""
+FAILED = "the dispatcher failed; its log says why"
+"""What a caller hears of an error that nobody expected."""
 _log = logging.getLogger(__name__)
 
 
@@ -205,7 +207,7 @@ async def _guarded(answer: Awaitable[Answer]) -> Answer:
         raise Refused(refused.status, one_line(refused.reason, LONGEST_REASON)) from None
     except Exception:
         _log.exception("a request failed in the dispatcher")
-        raise Refused(Status.INTERNAL, "the dispatcher failed; its log says why") from None
+        raise Refused(Status.INTERNAL, FAILED) from None
 
 
 def deadline_after(*durations: float | None) -> float | None:

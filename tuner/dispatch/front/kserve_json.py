@@ -31,6 +31,8 @@ from tuner.dispatch.request import Metadata, Reply, Request, Tensor
 
 __all__ = ["Inference", "metadata_body", "read_body", "reply_body"]
 
+SIZES = range(2**63)
+"""What a dimension may be: servers and numpy count so far."""
 LARGEST_JSON = 2_000_000
 """Bytes of the JSON in a body: reading it holds up the other requests. Binary data are outside of it."""
 WORDS: dict[type[Any], str] = {str: "text", list: "a list", dict: "an object"}
@@ -170,8 +172,8 @@ def _inputs(inputs: list[dict[str, Any]], body: bytes, at: int) -> Iterator[Tens
         where = f"input '{name}'"
         datatype = _get(tensor, "datatype", str, where)
         shape = shape_of(name, _get(tensor, "shape", list, where))
-        if not all(type(size) is int for size in shape):
-            raise invalid(f"{where}: its shape is a list of whole numbers")
+        if not all(type(size) is int and size in SIZES for size in shape):
+            raise invalid(f"{where}: its shape is a list of whole numbers of at least 0 and below 2**63")
         parameters = _parameters(tensor, where)
         check_tensor_parameters(name, parameters)
         if (size := parameters.get("binary_data_size")) is None:
