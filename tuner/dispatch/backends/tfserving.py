@@ -14,8 +14,9 @@ from tuner.adapters.tfserving.wire import DATATYPES, METHOD, NUMBERS, SERVICE
 from tuner.dispatch.backends.channel import open_aio, translated
 from tuner.dispatch.backends.connection import Lost, ModelLimits
 from tuner.dispatch.front.datatype import split_elements
-from tuner.dispatch.front.predict import read_tensor
-from tuner.dispatch.request import Metadata, Reply, Request, Tensor, TensorKind
+from tuner.dispatch.front.predict import read_tensor, version_number
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
+from tuner.printable import one_line
 
 __all__ = ["TFServingConnection"]
 
@@ -50,7 +51,11 @@ class TFServingConnection:
     def _fill_spec(self, spec: Any, model: str, version: str = "") -> None:
         spec.name = model
         if version:
-            spec.version.value = int(version)
+            number = version_number(version)
+            if number is None:  # KServe's versions are texts
+                problem = f"{model} has no version '{one_line(version, 100)}': its server counts them"
+                raise Refused(Status.NOT_FOUND, problem)
+            spec.version.value = number
         elif model == self._target.model and self._target.label:
             spec.version_label = self._target.label
 

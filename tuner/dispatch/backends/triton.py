@@ -102,8 +102,10 @@ def _set_parameter(parameter: Any, value: bool | int | float | str) -> None:
     """Give one of the protocol's parameters a value; ``parameter`` is modified in place."""
     if isinstance(value, bool):
         parameter.bool_param = value
-    elif isinstance(value, int):
+    elif isinstance(value, int) and value < 2**63:
         parameter.int64_param = value
+    elif isinstance(value, int):
+        parameter.uint64_param = value
     elif isinstance(value, float):
         parameter.double_param = value
     else:
