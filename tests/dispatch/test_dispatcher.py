@@ -248,6 +248,25 @@ def test_without_servers() -> None:
     run(main())
 
 
+def test_items_are_counted_once_a_server_says_whether_there_are_any() -> None:
+    """While none is up, nobody knows whether the first dimension is the number of items."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        server = found.servers["a:1"]
+        server.limits_of, server.alive = {"m": ModelLimits(max_batch=0)}, False
+        tensors = (Tensor("x", "FP32", (2,), bytes(8)), Tensor("z", "FP32", (1, 2), bytes(8)))
+        async with found as dispatcher:
+            refused = await outcome(dispatcher.infer(Request("m", tensors)))
+            assert isinstance(refused, Refused)
+            assert refused.status is Status.UNAVAILABLE
+            server.alive = True
+            await asyncio.sleep(1.0)
+            assert isinstance(await dispatcher.infer(Request("m", tensors)), Reply)
+
+    run(main())
+
+
 def test_the_end_answers_what_was_taken() -> None:
     """While it closes, requests in the queue are answered, and new ones refused."""
 

@@ -129,7 +129,7 @@ class Dispatcher:
         with self._visit(name, request.trace, now) as visit:
             if self.config.mode == "grants":
                 raise Refused(Status.UNSUPPORTED, ONLY_GRANTS)
-            items = 1 if pool.up and not pool.takes_items(name) else count_items(request.inputs)
+            items = count_items(request.inputs) if pool.up and pool.takes_items(name) else 1
             due = self._due(pool, name, request.deadline, now)
             visit.taken(items, due)
             future, kind = loop.create_future(), kind_of(request)
