@@ -23,6 +23,7 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from tuner.dispatch.front.intake import Intake
@@ -132,9 +133,13 @@ def _seconds(message: dict[str, Any], name: str) -> float | None:
     value = message.get(name)
     if value is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    seconds = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):  # a whole number of JSON may have thousands of digits
+            seconds = float(value)
+    if not math.isfinite(seconds):
         raise Refused(Status.INVALID, f"{name} is a number of seconds, not {value!r:.40}")
-    return float(value)
+    return seconds
 
 
 def _ask(message: dict[str, Any]) -> Ask:
