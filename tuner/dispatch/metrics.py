@@ -105,6 +105,11 @@ class Metrics:
         if status is None:
             self._of(self._latency, session).observe(seconds)
 
+    def refused(self, session: str, status: Status) -> None:
+        """A request was refused before the dispatcher got it."""
+        self.arrived(session)
+        self.ended(session, status, 0.0, late=False)
+
     def executed(self, session: str, server: str, items: int, seconds: float) -> None:
         """A batch was executed."""
         self.totals.executed(session, items, seconds)

@@ -61,7 +61,7 @@ class DispatchProcess:
         self.dispatcher = Dispatcher(config, connect, self.metrics, say, self._journal, tracing=self._tracing)
         front = front_config(config.listen, traces=config.tracing is not None)
         grants = self.dispatcher if config.mode == "grants" else None
-        self.fronts = Fronts(self.dispatcher, front, grants)
+        self.fronts = Fronts(self.dispatcher, front, grants, self.metrics.refused)
         host = config.listen.control[0] if config.listen.control is not None else ""
         self.control = Control(self.dispatcher, self.metrics, front.token, host, self.reload)
 

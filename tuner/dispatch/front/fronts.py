@@ -9,7 +9,7 @@ from typing import Any, Self
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.grpc_server import start_grpc
 from tuner.dispatch.front.http_server import start_http
-from tuner.dispatch.front.intake import Intake
+from tuner.dispatch.front.intake import Count, Intake
 from tuner.dispatch.grant import Grants
 from tuner.dispatch.request import Service
 from tuner.web.listener import Listener
@@ -27,15 +27,23 @@ class Fronts:
         service: Answers the requests.
         config: Where to listen, and what to take.
         grants: Grants the requests of frontends that keep their inputs; nobody does if None.
+        count: Hears of requests that the service does not get, because too much is in progress or they are
+            too late.
     """
 
-    def __init__(self, service: Service, config: FrontConfig, grants: Grants | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        config: FrontConfig,
+        grants: Grants | None = None,
+        count: Count = lambda *_: None,
+    ) -> None:
         self.grpc_address: Address | None = None
         """Where gRPC is spoken, with the port that was found."""
         self.http_address: Address | None = None
         """Where HTTP is spoken, likewise."""
         self._config = config
-        self._intake = Intake(service, config.most_requests, grants, config.traces)
+        self._intake = Intake(service, config.most_requests, grants, config.traces, count)
         self._grpc: Any = None
         self._http: Listener | None = None
         # Conversations about grants have no end to wait for.

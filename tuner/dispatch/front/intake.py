@@ -13,7 +13,7 @@ from tuner.dispatch.grant import Ask, Grant, Grants
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Service, Status, TraceContext
 from tuner.printable import one_line
 
-__all__ = ["Header", "Held", "Intake", "Oversize", "Room", "deadline_after", "milliseconds"]
+__all__ = ["Count", "Header", "Held", "Intake", "Oversize", "Room", "deadline_after", "milliseconds"]
 
 LONGEST_REASON = 1_000
 """Characters of a refusal's reason: gRPC sends it in a header, of which clients take 8 KB."""
@@ -22,6 +22,8 @@ MOST_BYTES = 1_000_000_000
 Answer = TypeVar("Answer")
 Header = Callable[[str], str | None]
 """Returns the value of a request's header, by its name in small letters; None without it."""
+Count = Callable[[str, Status], None]
+"""Hears of a request that the dispatcher did not get: of which session, and why."""
 FAILED = "the dispatcher failed; its log says why"
 """What a caller hears of an error that nobody expected."""
 _log = logging.getLogger(__name__)
@@ -129,14 +131,21 @@ class Intake:
         most_requests: Inferences in progress.
         grants: Grants the requests of frontends that keep their inputs; nobody does if None.
         traces: Whether requests are traced, so that it counts which trace their callers name.
+        count: Hears of requests for sessions that are refused here.
     """
 
     def __init__(
-        self, service: Service, most_requests: int, grants: Grants | None = None, traces: bool = False
+        self,
+        service: Service,
+        most_requests: int,
+        grants: Grants | None = None,
+        traces: bool = False,
+        count: Count = lambda *_: None,
     ) -> None:
         self._service = service
         self._grants = grants
         self._traces = traces
+        self._count = count
         self._entrance = Entrance(most_requests)
         self.room = Room()
 
@@ -174,12 +183,19 @@ class Intake:
             Refused: It has no answer.
         """
         self.check_session(request.session)
-        if request.deadline is not None and request.deadline <= time.monotonic():
-            raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
         if self._traces and (parent := header("traceparent")) is not None:
             request = request._replace(trace=TraceContext(parent, header("tracestate") or ""))
-        with self._entrance, self.room.hold(sum([len(tensor.content) for tensor in request.inputs])):
-            return await _guarded(self._service.infer(request))
+        heard = False
+        try:
+            if request.deadline is not None and request.deadline <= time.monotonic():
+                raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
+            with self._entrance, self.room.hold(sum([len(tensor.content) for tensor in request.inputs])):
+                heard = True
+                return await _guarded(self._service.infer(request))
+        except Refused as refused:
+            if not heard:
+                self._count(request.session, refused.status)
+            raise
 
     async def grant(self, ask: Ask) -> Grant:
         """Wait until a request may be sent.
@@ -191,8 +207,15 @@ class Intake:
             problem = "this dispatcher takes requests and grants none; its file has mode: proxy"
             raise Refused(Status.UNSUPPORTED, problem)
         self.check_session(ask.session)
-        with self._entrance:
-            return await _guarded(self._grants.grant(ask))
+        heard = False
+        try:
+            with self._entrance:
+                heard = True
+                return await _guarded(self._grants.grant(ask))
+        except Refused as refused:
+            if not heard:
+                self._count(ask.session, refused.status)
+            raise
 
     async def drain(self) -> None:
         """Take no more requests, and wait for those in progress."""
