@@ -7,7 +7,7 @@ from tritonclient.grpc import service_pb2
 from tuner import __version__
 from tuner.dispatch.front.calls import Call, Method
 from tuner.dispatch.front.intake import Intake
-from tuner.dispatch.front.kserve import parse, read_request, write_metadata, write_reply
+from tuner.dispatch.front.kserve import PARTS, parse, read_request, write_metadata, write_reply
 
 __all__ = ["EXTENSIONS", "FREE", "NAME", "SERVICE", "InferenceService"]
 
@@ -60,6 +60,6 @@ class InferenceService:
         return write_metadata(await self._intake.metadata(question.name, question.version))
 
     async def _infer(self, message: bytes, call: Call) -> bytes:
-        question = parse(service_pb2.ModelInferRequest, message)
+        question = parse(service_pb2.ModelInferRequest, message, PARTS)
         request = read_request(question, call.slo())
         return write_reply(await self._intake.infer(request, call.header), request.session, question.id)

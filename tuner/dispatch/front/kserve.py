@@ -25,10 +25,12 @@ from tuner.dispatch.front.parameters import (
     check_tensor_parameters,
     split_parameters,
 )
+from tuner.dispatch.front.wire import Parts, check_work
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor
 
 __all__ = [
     "MOST_TENSORS",
+    "PARTS",
     "check_count",
     "check_names",
     "parse",
@@ -54,15 +56,24 @@ CONTENTS = {
     "BYTES": "bytes_contents",
 }
 """Where a tensor has its values if they are not raw; the other data types are always raw."""
+PARTS: Parts = {5: {5: {8: None}}, 7: None}
+"""Of a ``ModelInferRequest``: ``bytes_contents`` in ``contents`` of ``inputs``, ``raw_input_contents``."""
+NO_PARTS: Parts = {}
 NO_PARAMETERS: tuple[dict[str, Value], float | None] = ({}, None)
 
 
-def parse(kind: Any, data: bytes) -> Any:
+def parse(kind: Any, data: bytes, parts: Parts = NO_PARTS) -> Any:
     """Return a message.
 
+    Args:
+        kind: Its class.
+        data: What came.
+        parts: Which of its fields may be large.
+
     Raises:
-        Refused: The data are none of this kind.
+        Refused: The data are none of this kind, or reading them takes too long.
     """
+    check_work(data, parts)
     try:
         return kind.FromString(data)
     except DecodeError:

@@ -30,9 +30,11 @@ from tuner.dispatch.front.datatype import (
 )
 from tuner.dispatch.front.intake import Oversize, deadline_after
 from tuner.dispatch.front.kserve import check_count, check_names
+from tuner.dispatch.front.wire import Parts
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor, TensorKind
 
 __all__ = [
+    "PARTS",
     "named_version",
     "read_predict",
     "read_tensor",
@@ -63,6 +65,8 @@ HALVES = ("FP16", "BF16")
 PACKED = {"FP32": b"\x2a", "FP64": b"\x32"}
 """How the list of a data type begins in a message where its values lie as in memory."""
 CONTENT = b"\x22"
+PARTS: Parts = {2: {2: {4: None, 8: None}}}
+"""Of a ``PredictRequest``: ``tensor_content`` and ``string_val`` of the values of ``inputs``."""
 LARGEST_FILLED = 16_000_000
 """Bytes of the inputs with too few values, filled up: a short message must not take much memory."""
 METHOD_NAME = "tensorflow/serving/predict"

@@ -7,6 +7,7 @@ from tuner.dispatch.front.calls import Call, Method
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.front.kserve import parse
 from tuner.dispatch.front.predict import (
+    PARTS,
     named_version,
     read_predict,
     signature_of,
@@ -41,7 +42,7 @@ class PredictionService:
         return {PREDICT: self._predict, METADATA: self._metadata, STATUS: self._status}
 
     async def _predict(self, data: bytes, call: Call) -> bytes:
-        question = parse(message("PredictRequest"), data)
+        question = parse(message("PredictRequest"), data, PARTS)
         request = read_predict(question, call.slo())
         reply = await self._intake.infer(request, call.header)
         return write_predict(reply, request.session, signature_of(question.model_spec))
