@@ -52,6 +52,18 @@ def test_refusals_are_commands() -> None:
     assert scheduler.wake(30 * MS) == [Drop(0, (1,))]
 
 
+@pytest.mark.parametrize("now", [math.inf, -math.inf, math.nan])
+def test_a_time_that_is_not_finite_is_refused(now: float) -> None:
+    """No event happens then, and the scheduler goes on."""
+    scheduler = Scheduler(build(SPEC, SymphonyOptions(deferral=0)))
+
+    for event in (scheduler.wake, lambda now: scheduler.arrive(0, now), lambda now: scheduler.finish(0, now)):
+        with pytest.raises(ValueError, match="must be finite"):
+            event(now)
+
+    assert [command.numbers for command in scheduler.arrive(0, 0.0)] == [(0,)]
+
+
 def test_full_rings_grow() -> None:
     """More requests than the rings hold wait; none is lost, and a batch may go round the ring's end."""
     scheduler = Scheduler(build(one(0.01 * MS, 5 * MS, 100 * MS), SymphonyOptions(deferral=0)))

@@ -7,6 +7,7 @@ driver's choice; a recent one, because at 1e9 s a float has no nanoseconds left.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +47,8 @@ class Scheduler:
     """A policy and its commands in plain Python.
 
     It begins with a policy in any state. It takes events in the order of time, and answers each with the
-    commands to carry out now. Rings that are full are replaced by longer ones.
+    commands to carry out now. Rings that are full are replaced by longer ones. An event at a time that is not
+    finite is refused with `ValueError`: a compiled policy would never come to its end.
 
     Args:
         policy: The state, as a policy's `build` makes it; modified in place from now on.
@@ -97,7 +99,11 @@ class Scheduler:
             source: The frontend that received it.
             items: Its size; only the policies of :mod:`tuner.scheduling.distribution` look at it.
             early: s by which its deadline is nearer than its session's SLO, at least 0.
+
+        Raises:
+            ValueError: The time is not finite.
         """
+        _check_time(now)
         if number is None:
             number = self._next
             self._next = number + 1
@@ -114,14 +120,24 @@ class Scheduler:
         return self._commands(count) if count else []
 
     def finish(self, accelerator: int, now: float) -> list[Command]:
-        """The oldest batch outstanding on an accelerator has ended."""
+        """The oldest batch outstanding on an accelerator has ended.
+
+        Raises:
+            ValueError: The time is not finite.
+        """
+        _check_time(now)
         count = self._calls.finish(accelerator, now)
         if self._log is not None:
             self._log.note(self._policy[0], FINISH, accelerator)
         return self._commands(count) if count else []
 
     def wake(self, now: float) -> list[Command]:
-        """The time :attr:`wake_at` has come."""
+        """The time :attr:`wake_at` has come.
+
+        Raises:
+            ValueError: The time is not finite.
+        """
+        _check_time(now)
         count = self._calls.wake(now)
         if self._log is not None:
             self._log.note(self._policy[0], WAKE)
@@ -148,6 +164,11 @@ def compile_policy(name: str, options: Any = None) -> None:
     latency = np.array([[0.0, 1e-3]])
     spec = ClusterSpec(sessions=[SessionSpec(name="any", slo=1.0, latency=latency)], kinds=[0])
     Scheduler(build_policy(name, spec, options))
+
+
+def _check_time(now: float) -> None:
+    if not math.isfinite(now):
+        raise ValueError(f"the time of an event must be finite, but got {now=}")
 
 
 def _command(rings: np.ndarray, row: tuple[Any, ...]) -> Command:

@@ -48,6 +48,8 @@ TUNE_EVERY = 0.25
 """s between two looks at what was learned."""
 MOST_KINDS = 12
 """Kinds of requests of a session that get a stream of their own."""
+EARLY = 1e-6
+"""s by which the loop may call a timer too early: the resolution of its clock, and rounding."""
 AGAIN = 0.1
 """Part of the SLO after which a dropped request is offered again, if its client gives it more time."""
 
@@ -190,6 +192,7 @@ class Pool:
             self._begin(up)
         for one in sorted(waiting, key=lambda one: one.due):
             self._retry(one, self._why_down())
+        self._wait()  # the timer is the old scheduler's, if nothing waits
 
     @property
     def busy(self) -> bool:
@@ -351,9 +354,12 @@ class Pool:
         self._timer = None
         if self.scheduler is None:
             return
-        wanted = self.scheduler.wake_at
-        self._beliefs.timer_was_late(self._now() - wanted)
-        self._last = max(self._last, wanted)  # the loop's timers may come a rounding early
+        wanted, now = self.scheduler.wake_at, self._now()
+        if wanted > now + EARLY:  # never take the time from the scheduler, or it could jump ahead
+            self._wait()
+            return
+        self._beliefs.timer_was_late(now - wanted)
+        self._last = max(now, wanted)
         self._carry_out(self.scheduler.wake(self._last))
 
     def _launch(self, command: Dispatch, requests: Sequence[Pending]) -> None:
