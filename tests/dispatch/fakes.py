@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
+from tuner.dispatch.backends.connection import Connection, Doubtful, Lost, ModelLimits
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.journal import Journal
@@ -28,6 +28,8 @@ class FakeServer:
     """Whether it takes batches and does not answer."""
     poison: bytes = b""
     """It refuses batches that contain this."""
+    unloaded: bool = False
+    """Whether its models are gone, while it lives."""
     broken: bool = False
     """Whether our connection to it has a bug."""
     batches: list[tuple[str, int]] = field(default_factory=list)
@@ -41,6 +43,8 @@ class FakeServer:
             raise ZeroDivisionError
         if not self.alive:
             raise Lost(f"{self.address}: connection refused")
+        if self.unloaded or like.version not in {"", "1"}:
+            raise Doubtful(Status.NOT_FOUND, f"{self.address}: {model} {like.version} is not found")
         self.executing += 1
         try:
             return await self._executed(model, inputs)
@@ -64,7 +68,7 @@ class FakeServer:
 
     async def ready(self, model: str, timeout: float) -> bool:
         await asyncio.sleep(0.1 * MS)
-        return self.alive and not self.stuck
+        return self.alive and not self.stuck and not self.unloaded
 
     async def limits(self, model: str, timeout: float) -> ModelLimits:
         return self.limits_of.get(model, ModelLimits(max_batch=16))

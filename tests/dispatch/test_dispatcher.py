@@ -179,6 +179,44 @@ def test_one_bad_request_spoils_no_batch() -> None:
     run(main())
 
 
+def test_a_version_that_no_server_has_takes_none_out() -> None:
+    """Who names it is refused; the servers are probed, and all others are answered."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0})
+        async with found as dispatcher:
+            load = asyncio.ensure_future(poisson(dispatcher, 300, 400))
+            for _ in range(10):
+                refused = await outcome(dispatcher.infer(request(version="99")))
+                assert isinstance(refused, Refused)
+                assert refused.status is Status.NOT_FOUND
+                await asyncio.sleep(20 * MS)
+            assert echoes(await load) == 300
+        assert found.counts.switches == [("a:1", True), ("b:1", True)]
+
+    run(main())
+
+
+def test_a_model_that_is_gone_is_noticed_at_once() -> None:
+    """The first batch that is refused for it has the server probed; then requests go to the others."""
+
+    async def main() -> None:
+        found = bench(policy="eager")
+        async with found as dispatcher:
+            found.servers["a:1"].unloaded = True
+            answers = []
+            for number in range(5):
+                answers.append(await outcome(dispatcher.infer(request(payload(number)))))
+                await asyncio.sleep(1 * MS)
+            assert [one.status for one in answers if isinstance(one, Refused)] == [Status.NOT_FOUND]
+            assert found.counts.switches[2:] == [("a:1", False)]
+            found.servers["a:1"].unloaded = False
+            await asyncio.sleep(0.5)
+        assert found.counts.switches[3:] == [("a:1", True)]
+
+    run(main())
+
+
 def test_a_bug_costs_one_batch(caplog: pytest.LogCaptureFixture) -> None:
     """An error that nobody expected is logged and refused at once; the server gets the next batch."""
 

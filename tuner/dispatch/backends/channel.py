@@ -11,14 +11,16 @@ import grpc.aio
 
 from tuner.adapters.connection.channel import channel_options, tidy
 from tuner.adapters.connection.target import LiveTarget
-from tuner.dispatch.backends.connection import Lost
+from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.request import Refused, Status
 
-__all__ = ["open_aio", "translated"]
+__all__ = ["failure", "open_aio", "translated"]
 
 LARGEST_MESSAGE = (1 << 31) - 1
 """Bytes of a batch or its answer: what protobuf can hold."""
-ABOUT_THE_BATCH = {
+LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""Statuses of a server that is away or ends; no request makes a server give them."""
+REFUSED = {
     grpc.StatusCode.INVALID_ARGUMENT: Status.INVALID,
     grpc.StatusCode.FAILED_PRECONDITION: Status.INVALID,
     grpc.StatusCode.OUT_OF_RANGE: Status.INVALID,
@@ -27,11 +29,33 @@ ABOUT_THE_BATCH = {
     grpc.StatusCode.UNKNOWN: Status.INTERNAL,
     grpc.StatusCode.DATA_LOSS: Status.INTERNAL,
     grpc.StatusCode.ABORTED: Status.INTERNAL,
+    grpc.StatusCode.ALREADY_EXISTS: Status.INTERNAL,
     grpc.StatusCode.DEADLINE_EXCEEDED: Status.DEADLINE,
 }
-"""The statuses that another server would give, too; after any other one it is worth asking."""
-CUT_OFF = ("RST_STREAM", "Stream removed", "Socket closed", "GOAWAY", "Connection reset")
-"""Words of gRPC for a connection that ended in the middle of an answer."""
+"""Those that are about the batch: another server would give them, too."""
+DOUBTFUL = {
+    grpc.StatusCode.NOT_FOUND: Status.NOT_FOUND,
+    grpc.StatusCode.UNIMPLEMENTED: Status.UNSUPPORTED,
+    grpc.StatusCode.PERMISSION_DENIED: Status.UNAVAILABLE,
+    grpc.StatusCode.UNAUTHENTICATED: Status.UNAVAILABLE,
+}
+"""Those that a request can bring about, by the version that it names, as well as a server that does not serve
+the model now, or takes our token no more."""
+CUT_OFF = (
+    "RST_STREAM",
+    "Received RST_STREAM",
+    "Stream removed",
+    "Socket closed",
+    "Transport closed",
+    "GOAWAY",
+    "Connection reset",
+    "recvmsg:",
+    "sendmsg:",
+)
+"""How gRPC begins to speak of a connection that ended in the middle of an answer. Elsewhere in a server's
+words they mean nothing: it repeats what a request calls its inputs."""
+NOT_READY = "is not at ready state"
+"""How Triton's UNAVAILABLE ends for a version of a model that it had once: a request may name that."""
 
 
 def open_aio(target: LiveTarget) -> Any:
@@ -53,12 +77,27 @@ def open_aio(target: LiveTarget) -> Any:
 
 @contextmanager
 def translated(address: str) -> Iterator[None]:
-    """Turn what gRPC raises inside the block into `Lost` or `Refused`."""
+    """Turn what gRPC raises inside the block into what :func:`failure` makes of it."""
     try:
         yield
     except grpc.RpcError as error:
-        words = tidy(error.details() or "")
-        status = ABOUT_THE_BATCH.get(error.code())
-        if status is None or any(part in words for part in CUT_OFF):
-            raise Lost(f"{address}: {words or error.code().name}") from error
-        raise Refused(status, f"{address}: {words or error.code().name}") from error
+        raise failure(error.code(), tidy(error.details() or ""), address) from error
+
+
+def failure(code: grpc.StatusCode, words: str, address: str) -> Lost | Refused:
+    """Return what a status of gRPC means for a batch, and for the server.
+
+    Args:
+        code: Not OK.
+        words: What came with it, on one line.
+        address: Of the server.
+    """
+    said = f"{address}: {words or code.name}"
+    if code is grpc.StatusCode.UNAVAILABLE and words.endswith(NOT_READY):
+        return Doubtful(Status.UNAVAILABLE, said)
+    cut_off = code in {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN} and words.startswith(CUT_OFF)
+    if code in LOST or cut_off:
+        return Lost(said)
+    if code in DOUBTFUL:
+        return Doubtful(DOUBTFUL[code], said)
+    return Refused(REFUSED[code], said)

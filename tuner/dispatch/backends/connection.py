@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tuner.dispatch.request import Metadata, Reply, Request, Tensor
+from tuner.dispatch.request import Metadata, Refused, Reply, Request, Tensor
 
-__all__ = ["Connection", "Lost", "ModelLimits"]
+__all__ = ["Connection", "Doubtful", "Lost", "ModelLimits"]
 
 
 class Lost(Exception):
-    """The server did not answer, and another one may: it is away, ends, or does not serve the model now."""
+    """The server did not answer, and another one may: it is away, or ends."""
+
+
+class Doubtful(Refused):
+    """A server refuses a batch as if it did not serve the model now, or take our token; a probe tells."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +49,8 @@ class Connection(Protocol):
 
         Raises:
             Lost: There is no answer.
-            Refused: The server refuses the batch, or the model fails on it.
+            Refused: The server refuses the batch, or the model fails on it; `Doubtful` if the reason may be
+                the server.
         """
         ...
 

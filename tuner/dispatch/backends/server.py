@@ -88,7 +88,10 @@ class WatchedServer:
             self.changed(self)
 
     def doubt(self, reason: str) -> None:
-        """Probe the server now, and take it out if it does not answer: somebody else could not reach it."""
+        """Probe the server now, and take it out if that fails.
+
+        A frontend could not reach it, or it refused a batch as if it did not serve the model.
+        """
         if self.up:
             self._doubt = reason
             self._woken.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tuner.dispatch.backends.connection import Lost
+from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.pool.lanes import Batch
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.sender import Sender
@@ -42,6 +42,8 @@ class ProxySender(Sender):
             server.lost(str(error))
             self._elsewhere(requests, str(error))
         except Refused as refused:
+            if isinstance(refused, Doubtful):  # a request alone takes no server out
+                server.doubt(refused.reason)
             await self._one_by_one(batch, requests, refused)
         else:
             for one, part in zip(requests, outputs, strict=True):
