@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +33,12 @@ def config(*sessions: dict[str, object], **settings: object) -> DispatchConfig:
 
 def executed(found: Bench) -> dict[str, set[str]]:
     return {name: {model for model, _ in server.batches} for name, server in found.servers.items()}
+
+
+def watches() -> int:
+    """How many servers are watched."""
+    coroutines = [task.get_coro() for task in asyncio.all_tasks()]
+    return sum(getattr(one, "__qualname__", "") == "WatchedServer.watch" for one in coroutines)
 
 
 def test_backends_and_sessions_come_and_go() -> None:
@@ -103,6 +110,48 @@ def test_a_backend_that_cannot_be_connected_changes_nothing() -> None:
             assert dispatcher.sessions == ("m",)
             assert asyncio.all_tasks() == before
             await dispatcher.infer(request())
+
+    run(main())
+
+
+def test_backends_that_do_not_come_up_change_nothing() -> None:
+    """Not even the limits of other sessions; what waits is answered by the backends that there are."""
+
+    async def main() -> None:
+        found = bench(on("m", "a", slo_ms=5000.0), on("n", "b"), servers=4, options={"deferral": 1.0})
+        found.servers["c:1"].alive = False
+        async with found as dispatcher:
+            before, pools = watches(), list(dispatcher.pools)
+            wanted = config(on("m", "c", slo_ms=5000.0), on("n", "b", queue=7), on("new", "d"), servers=4)
+            reload = asyncio.ensure_future(dispatcher.reload(wanted, 1.0))
+            await asyncio.sleep(0.5)
+            calls = [asyncio.ensure_future(dispatcher.infer(request())) for _ in range(5)]
+            with pytest.raises(InvalidInput, match="backends of m: no backend is up: c:1 does not answer"):
+                await reload
+            assert dispatcher.pools == pools
+            assert dispatcher.config is found.config
+            assert pools[1].session("n").queue == 1000
+            assert dispatcher.sessions == ("m", "n")
+            assert all(isinstance(one, Reply) for one in await asyncio.gather(*calls))
+            assert watches() == before
+
+    run(main())
+
+
+def test_backends_may_come_up_later_where_nothing_is_lost() -> None:
+    """A new session, and one whose backends are away, wait for theirs after the reload."""
+
+    async def main() -> None:
+        found = bench(on("m", "a"), servers=3)
+        async with found as dispatcher:
+            for server in found.servers.values():
+                server.alive = False
+            await asyncio.sleep(5.0)
+            await dispatcher.reload(config(on("m", "b"), on("new", "c"), servers=3), 1.0)
+            assert dispatcher.sessions == ("m", "new")
+            found.servers["b:1"].alive = True
+            await asyncio.sleep(1.0)
+            assert isinstance(await dispatcher.infer(request()), Reply)
 
     run(main())
 
@@ -228,8 +277,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeServer]:
     return found
 
 
-@pytest.mark.usefixtures("servers")
-def test_a_file_that_cannot_be_used() -> None:
+def test_a_file_that_cannot_be_used(servers: dict[str, FakeServer], monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes nothing, and the operator reads why."""
 
     def mistake() -> DispatchConfig:
@@ -237,16 +285,19 @@ def test_a_file_that_cannot_be_used() -> None:
 
     async def main() -> None:
         written, said = Written(), list[str]()
+        servers["b:1"].alive = False
         process = DispatchProcess(written(), said.append, None, written)
         started = asyncio.Event()
         serving = asyncio.ensure_future(process.serve(started.set))
         await started.wait()
         pools = list(process.dispatcher.pools)
+        monkeypatch.setattr(process.dispatcher, "reload", partial(process.dispatcher.reload, wait=0.2))
         other: Any = {"listen": {"grpc": "127.0.0.1:9"}, "sessions": [on("m", "b", slo_ms=9.0)]}
         for now, why in (
             (mistake, "line 3: has a mistake"),
             (lambda: DispatchConfig.model_validate(other), "listen: cannot change while it runs"),
             (lambda: config(on("m", "b"), mode="grants"), "mode: cannot change while it runs"),
+            (lambda: config(on("m", "b")), "backends of m: no backend is up: b:1 does not answer"),
         ):
             written.now = now
             with pytest.raises(InvalidInput):
@@ -254,6 +305,7 @@ def test_a_file_that_cannot_be_used() -> None:
             assert "the file was not reloaded" in said[-1]
             assert why in said[-1]
             assert process.dispatcher.pools == pools
+        servers["b:1"].alive = True
         written.now = lambda: config(on("n", "b"))
         await process.reload()
         assert process.dispatcher.sessions == ("n",)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from tuner.adapters.registry import scheme_of
@@ -26,7 +27,7 @@ from tuner.dispatch.pool.tensors import count_items, kind_of
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, TraceContext
 from tuner.dispatch.tracing import Tracing
 from tuner.dispatch.visit import Visit
-from tuner.errors import StorageError
+from tuner.errors import InvalidInput, StorageError
 
 __all__ = ["Connect", "Dispatcher"]
 
@@ -253,34 +254,60 @@ class Dispatcher:
             wait: Longest time for the servers of new pools to come up, s.
 
         Raises:
+            InvalidInput: No backend came up for a session that has one now; nothing changes.
             StorageError: A certificate or token of a backend cannot be read; nothing changes.
         """
-        old = {members: pool for pool, members in self._members.items() if pool in self.pools}
-        kept: list[tuple[Pool, list[SessionConfig]]] = []
-        pools: list[Pool] = []
-        begun: list[Pool] = []
+        plan = _Plan()
         try:
-            for members in _pools(config.sessions):
-                pool = old.pop(_Members.of(members, config), None)
-                if pool is None:
-                    begun.append(pool := self._begun(members, config))
-                else:
-                    kept.append((pool, members))
-                pools.append(pool)
-        except StorageError:
-            for pool in begun:
+            self._prepare(plan, config)
+            await self._come_up(plan.begun, wait)
+            self._check_up(plan.begun)
+        except (InvalidInput, StorageError):
+            for pool in plan.begun:
                 await self._end(pool)
             raise
-        for pool, members in kept:
-            pool.set(config.rules(), [_pool_session(one) for one in members])
-        await self._come_up(begun, wait)
+        self._carry_out(plan, config)
+
+    def _prepare(self, plan: _Plan, config: DispatchConfig) -> None:
+        """Find the pools that go on, and begin those that are new; ``plan`` is modified in place.
+
+        Raises:
+            StorageError: A certificate or token of a backend cannot be read.
+        """
+        present = {members: pool for pool, members in self._members.items() if pool in self.pools}
+        for members in _pools(config.sessions):
+            pool = present.pop(_Members.of(members, config), None)
+            if pool is None:
+                plan.begun.append(pool := self._begun(members, config))
+            else:
+                plan.kept.append((pool, members))
+            plan.pools.append(pool)
+        plan.gone = list(present.values())
+
+    def _check_up(self, begun: Sequence[Pool]) -> None:
+        """Check that no session loses its servers to ones that did not come up.
+
+        Raises:
+            InvalidInput: One would.
+        """
         for pool in begun:
+            losers = [
+                one.name for one in pool.sessions if one.name in self._places and self._places[one.name].up
+            ]
+            if not pool.up and losers:
+                raise InvalidInput(f"backends of {', '.join(losers)}", pool.why_down())
+
+    def _carry_out(self, plan: _Plan, config: DispatchConfig) -> None:
+        """Go over to the pools of a plan."""
+        for pool, members in plan.kept:
+            pool.set(config.rules(), [_pool_session(one) for one in members])
+        for pool in plan.begun:
             pool.restart()  # the old pools have gone on sending batches to its servers
-        self.config, self.pools = config, pools
+        self.config, self.pools = config, plan.pools
         self._beliefs.quantile = config.quantile
-        self._places = {one.name: pool for pool in pools for one in pool.sessions}
+        self._places = {one.name: pool for pool in plan.pools for one in pool.sessions}
         self._metadata.clear()
-        for pool in old.values():
+        for pool in plan.gone:
             for pending in pool.release(self._places):
                 self._open[pending] = there = self._places[pending.session]
                 there.submit(pending)
@@ -362,6 +389,20 @@ class Dispatcher:
             pending.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
         for pool in pools:
             await self._end(pool)
+
+
+@dataclass
+class _Plan:
+    """What a reload does."""
+
+    pools: list[Pool] = field(default_factory=list)
+    """All that there will be."""
+    kept: list[tuple[Pool, list[SessionConfig]]] = field(default_factory=list)
+    """Those that go on, with what their sessions become."""
+    begun: list[Pool] = field(default_factory=list)
+    """Those that are new."""
+    gone: list[Pool] = field(default_factory=list)
+    """Those that end."""
 
 
 class _Members(NamedTuple):

@@ -125,6 +125,11 @@ class Pool:
         """Whether a server takes batches."""
         return self.scheduler is not None
 
+    def why_down(self) -> str:
+        """Return why no server takes batches."""
+        reasons = "; ".join(dict.fromkeys(server.reason for server in self.servers if not server.up))
+        return f"no backend is up: {reasons}"
+
     def session(self, name: str) -> PoolSession:
         """Return a session."""
         return self._queues[name].session
@@ -145,7 +150,7 @@ class Pool:
         """Take a request, or refuse it."""
         queue = self._queues[pending.session]
         if not self.up:
-            pending.refuse(Status.UNAVAILABLE, self._why_down())
+            pending.refuse(Status.UNAVAILABLE, self.why_down())
         elif pending.items > queue.largest:
             problem = f"has {pending.items} items, but {pending.session} takes {queue.largest} at once"
             pending.refuse(Status.INVALID, problem)
@@ -191,7 +196,7 @@ class Pool:
         if up:
             self._begin(up)
         for one in sorted(waiting, key=lambda one: one.due):
-            self._retry(one, self._why_down())
+            self._retry(one, self.why_down())
         self._wait()  # the timer is the old scheduler's, if nothing waits
 
     @property
@@ -403,10 +408,6 @@ class Pool:
         """Return the shortest time in which a request could be answered, s."""
         place = self._places.get((pending.session, pending.kind), self._places[pending.session, None])
         return self._beliefs.quickest(self._servers_up(), self._streams[place], pending.items)
-
-    def _why_down(self) -> str:
-        reasons = "; ".join(dict.fromkeys(server.reason for server in self.servers if not server.up))
-        return f"no backend is up: {reasons}"
 
 
 def _note_limits(queue: _Queue, up: Sequence[WatchedServer]) -> None:
