@@ -31,7 +31,10 @@ LARGEST = {"max_batch": 1024, "queue": 1_000_000}
 
 
 def current(pools: Sequence[Pool]) -> dict[str, float]:
-    """Return the values of all knobs."""
+    """Return the values of all knobs, to be shown.
+
+    A limit that is not set, and is the server's, has the server's value here: setting it would make it last.
+    """
     rules = pools[0].rules
     found = dict(configuration_of(rules.options.get(TUNED, SymphonyOptions())))
     if rules.policy in POLICIES:
@@ -58,9 +61,8 @@ async def set_knobs(pools: Sequence[Pool], values: Mapping[str, float]) -> None:
             raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(present)}")
         if not _usable(name, value):
             raise InvalidInput(f"knob {name}", f"{value:g} cannot be used")
-    wanted = {**present, **values}
-    rules = _rules(pools[0].rules, wanted)
-    sessions = [[_limited(session, wanted) for session in pool.sessions] for pool in pools]
+    rules = _rules(pools[0].rules, {**present, **values})
+    sessions = [[_limited(session, values) for session in pool.sessions] for pool in pools]
     await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
     for pool, limited in zip(pools, sessions, strict=True):
         pool.set(rules, limited)
@@ -83,7 +85,9 @@ def _rules(rules: Rules, wanted: Mapping[str, float]) -> Rules:
     return replace(rules, policy=name, options={**rules.options, TUNED: options})
 
 
-def _limited(session: PoolSession, wanted: Mapping[str, float]) -> PoolSession:
-    """Return a session with the values of its limits."""
-    largest, queue = int(wanted[f"{session.name}.max_batch"]), int(wanted[f"{session.name}.queue"])
-    return replace(session, max_batch=largest, queue=queue)
+def _limited(session: PoolSession, values: Mapping[str, float]) -> PoolSession:
+    """Return a session with those of its limits that are set."""
+    largest, queue = values.get(f"{session.name}.max_batch"), values.get(f"{session.name}.queue")
+    if largest is not None:
+        session = replace(session, max_batch=int(largest))
+    return session if queue is None else replace(session, queue=int(queue))
