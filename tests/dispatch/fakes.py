@@ -26,6 +26,8 @@ class FakeServer:
     alive: bool = True
     stuck: bool = False
     """Whether it takes batches and does not answer."""
+    version: str = "1"
+    """Of its models."""
     poison: bytes = b""
     """It refuses batches that contain this."""
     unloaded: bool = False
@@ -43,7 +45,7 @@ class FakeServer:
             raise ZeroDivisionError
         if not self.alive:
             raise Lost(f"{self.address}: connection refused")
-        if self.unloaded or like.version not in {"", "1"}:
+        if self.unloaded or like.version not in {"", self.version}:
             raise Doubtful(Status.NOT_FOUND, f"{self.address}: {model} {like.version} is not found")
         self.executing += 1
         try:
@@ -64,7 +66,7 @@ class FakeServer:
             raise Refused(Status.INVALID, f"{self.address}: cannot read the input")
         self.batches.append((model, items))
         outputs = [Tensor(f"{one.name}-out", one.datatype, one.shape, one.content) for one in inputs]
-        return Reply(tuple(outputs), "1")
+        return Reply(tuple(outputs), self.version)
 
     async def ready(self, model: str, timeout: float) -> bool:
         await asyncio.sleep(0.1 * MS)
@@ -74,8 +76,9 @@ class FakeServer:
         return self.limits_of.get(model, ModelLimits(max_batch=16))
 
     async def metadata(self, model: str, timeout: float) -> Metadata:
-        kind = TensorKind("x", "FP32", (-1, 2))
-        return Metadata(model, ("1",), "fake", (kind,), (kind,))
+        kind, version = TensorKind("x", "FP32", (-1, 2)), self.version
+        await asyncio.sleep(0.1 * MS)
+        return Metadata(model, (version,), "fake", (kind,), (kind,))
 
     async def close(self) -> None:
         pass

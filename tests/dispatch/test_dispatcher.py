@@ -305,6 +305,30 @@ def test_items_are_counted_once_a_server_says_whether_there_are_any() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("how", ["restarts", "reloads its model", "restarts while it is asked"])
+def test_metadata_follow_the_server(how: str) -> None:
+    """What a server said is forgotten when it comes or goes, and after some seconds."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        server = found.servers["a:1"]
+        async with found as dispatcher:
+            asked = asyncio.ensure_future(dispatcher.metadata("m"))
+            if how == "restarts while it is asked":
+                await asyncio.sleep(0)
+                dispatcher.pools[0].servers[0].lost("a:1: connection reset")
+            assert (await asked).versions == ("1",)
+            server.version = "2"
+            if how == "restarts":
+                dispatcher.pools[0].servers[0].lost("a:1: connection reset")
+            await asyncio.sleep(6.0 if how == "reloads its model" else 0.5)
+            assert (await dispatcher.metadata("m")).versions == ("2",)
+            server.version = "3"
+            assert (await dispatcher.metadata("m")).versions == ("2",)  # it is not asked every time
+
+    run(main())
+
+
 def test_the_end_answers_what_was_taken() -> None:
     """While it closes, requests in the queue are answered, and new ones refused."""
 

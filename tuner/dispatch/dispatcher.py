@@ -35,6 +35,8 @@ Connect = Callable[[str], Connection]
 """Opens the connection to the server of a target."""
 ASK = 5.0
 """s that a server may take to say what its model expects."""
+KNOWN = 5.0
+"""s that what a server said of a model is believed: it may get another version while the server is up."""
 ONLY_GRANTS = "the dispatcher takes no requests: it has mode: grants, for clients of tuner.dispatch.client"
 START = 10.0
 """s that :meth:`Dispatcher.start` waits for a server of each pool."""
@@ -79,7 +81,7 @@ class Dispatcher:
         self._beliefs = Beliefs(config.quantile)
         self._accelerators = Accelerators()
         self._places: dict[str, Pool] = {}
-        self._metadata: dict[str, Metadata] = {}
+        self._metadata: dict[str, _Known] = {}
         self._members: dict[Pool, _Members] = {}
         self._watching: dict[Pool, list[asyncio.Task[None]]] = {}
         self._open: dict[Pending, Pool] = {}  # where each request waits, or waited last
@@ -103,10 +105,10 @@ class Dispatcher:
 
     async def metadata(self, session: str) -> Metadata:
         """Return what a session's model expects and gives; see `Service`."""
-        pool = self._place(session)
-        found = self._metadata.get(session)
-        if found is not None:
-            return found
+        pool, now = self._place(session), asyncio.get_running_loop().time()
+        known, changes = self._metadata.get(session), pool.changes
+        if known is not None and known.holds(pool, now):
+            return known.metadata
         why = "no backend is up"
         for server in pool.servers:
             if not server.up:
@@ -118,7 +120,8 @@ class Dispatcher:
                 why = str(error)
                 continue
             found = Metadata(session, found.versions, found.platform, found.inputs, found.outputs)
-            self._metadata[session] = found
+            if self._places.get(session) is pool:
+                self._metadata[session] = _Known(found, pool, changes, now + KNOWN)
             return found
         raise Refused(Status.UNAVAILABLE, f"no backend says what {session} expects: {why}")
 
@@ -403,6 +406,21 @@ class _Plan:
     """Those that are new."""
     gone: list[Pool] = field(default_factory=list)
     """Those that end."""
+
+
+class _Known(NamedTuple):
+    """What a server said of a session's model."""
+
+    metadata: Metadata
+    pool: Pool
+    changes: int
+    """Of the pool when the server was asked."""
+    ends: float
+    """When it is asked again, s."""
+
+    def holds(self, pool: Pool, now: float) -> bool:
+        """Return whether the session's pool has the servers that it had, and not much time has passed."""
+        return pool is self.pool and pool.changes == self.changes and now < self.ends
 
 
 class _Members(NamedTuple):

@@ -95,6 +95,8 @@ class Pool:
         journal: Journal | None = None,
     ) -> None:
         self.rules = rules
+        self.changes = 0
+        """How often a server came or went."""
         self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
         self._queues = {one.name: _Queue(one) for one in sessions}
@@ -163,6 +165,7 @@ class Pool:
 
     def changed(self, server: WatchedServer) -> None:
         """A server came or went: begin again with those that are up."""
+        self.changes += 1
         self._observer.switched(server.address, server.up)
         self.restart()
 
