@@ -31,7 +31,7 @@ MEANINGS: dict[grpc.StatusCode, tuple[type[Exception], Status | None]] = {
 }
 
 
-@pytest.mark.parametrize("code", sorted(set(Code) - {Code.OK}, key=lambda code: code.name))
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
 @pytest.mark.parametrize("words", ["", "no", "unexpected inference input 'GOAWAY' Socket closed"])
 def test_every_status_has_a_meaning(code: grpc.StatusCode, words: str) -> None:
     """Whatever the server repeats of the request."""

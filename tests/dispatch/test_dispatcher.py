@@ -69,13 +69,14 @@ def test_unlike_requests_share_no_batch() -> None:
         async with found as dispatcher:
             wide = Request("m", (Tensor("x", "FP32", (1, 3), b"x" * 12),))
             marked = request(parameters={"priority": 1})
-            for one in (request(), wide, marked, marked):  # the last of them keeps the server busy
-                busy = asyncio.ensure_future(dispatcher.infer(one))
-                await asyncio.sleep(1 * MS if one is marked else 40 * MS)
+            for one in (request(), wide, marked):
+                await dispatcher.infer(one)
+            busy = [asyncio.ensure_future(dispatcher.infer(marked)) for _ in range(2)]
+            await asyncio.sleep(1 * MS)  # the first of them keeps the server busy
             calls = [request(), wide, marked, request(), wide]
             answers = await asyncio.gather(*map(dispatcher.infer, calls))
-            await busy
-        assert sorted(items for _, items in found.servers["a:1"].batches) == [1, 1, 1, 2, 2, 2]
+            await asyncio.gather(*busy)
+        assert sorted(items for _, items in found.servers["a:1"].batches) == [1, 1, 1, 1, 2, 2, 2]
         assert [one.outputs[0].shape for one in answers] == [(1, 2), (1, 3), (1, 2), (1, 2), (1, 3)]
 
     run(main())
@@ -154,12 +155,13 @@ def test_a_withdrawn_request_is_not_executed() -> None:
     async def main() -> None:
         found = bench(servers=1)
         async with found as dispatcher:
+            await dispatcher.infer(request())
             gone = asyncio.ensure_future(dispatcher.infer(request(b"8bytes!!")))
             stays = asyncio.ensure_future(dispatcher.infer(request()))
             await asyncio.sleep(1 * MS)
             gone.cancel()
             await stays
-            assert found.servers["a:1"].batches == [("m", 1)]
+            assert found.servers["a:1"].batches == [("m", 1)] * 2
             assert dispatcher.pools[0].waiting("m") == 0
 
     run(main())
@@ -223,6 +225,8 @@ def test_a_bug_costs_one_batch(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         found = bench({"slo_ms": 200.0}, servers=1, policy="eager")
         async with found as dispatcher:
+            await dispatcher.infer(request())
+            await asyncio.sleep(1 * MS)
             began = asyncio.get_running_loop().time()
             found.servers["a:1"].broken = True
             answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(3)])

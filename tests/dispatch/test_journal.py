@@ -53,7 +53,7 @@ def test_a_request_is_explained() -> None:
             await poisson(dispatcher, 20, 400)
 
     in_virtual_time(main())
-    said = [line for segment in found.journal.segments for line in explain(segment, 3)]
+    said = [line for segment in found.journal.segments for line in explain(segment, 12)]
 
     assert len(said) == 2
     assert "arrived for m, due in 100.0 ms" in said[0]

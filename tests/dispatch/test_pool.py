@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.dispatch.clock import run
-from tests.dispatch.fakes import MS, bench, request
-from tuner.dispatch.request import Reply
+from tests.dispatch.fakes import MS, Bench, bench, request
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.pool.pool import GIVE_WAY, LONGEST_KIND, MOST_KINDS
+from tuner.dispatch.request import Refused, Reply, Request, Tensor
 
 
 @pytest.mark.parametrize("policy", ["symphony", "eager"])
@@ -34,5 +36,69 @@ def test_a_timer_of_the_old_scheduler_does_not_move_the_clock(policy: str, chang
             began = loop.time()
             assert isinstance(await dispatcher.infer(request()), Reply)
             assert loop.time() - began <= 0.3
+
+    run(main())
+
+
+def odd(number: int, content: bytes = b"12345678") -> Request:
+    """A request of a kind of its own."""
+    return Request("m", (Tensor(f"odd{number}", "FP32", (1, 2), content),))
+
+
+async def largest(found: Bench, dispatcher: Dispatcher, like: Request) -> int:
+    """Return the largest of the batches of requests that come together."""
+    found.servers["a:1"].batches.clear()
+    await asyncio.gather(*[dispatcher.infer(like) for _ in range(20)])
+    return max(items for _, items in found.servers["a:1"].batches)
+
+
+def test_kinds_that_no_server_takes_have_no_stream() -> None:
+    """However many requests of them come, others share batches."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1)
+        found.servers["a:1"].poison = b"POISONED"
+        async with found as dispatcher:
+            for number in range(2 * MOST_KINDS):
+                with pytest.raises(Refused, match="cannot read"):
+                    await dispatcher.infer(odd(number, b"POISONED"))
+            schedulers = len(found.journal.segments)
+            assert await largest(found, dispatcher, request()) > 4
+            assert len(found.journal.segments) == schedulers + 1
+
+    run(main())
+
+
+def test_a_kind_that_is_used_takes_the_place_of_one_that_is_not() -> None:
+    """What a server takes has a stream, the last ones that were used; what is in use keeps its own."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1)
+        async with found as dispatcher:
+            for number in range(MOST_KINDS):
+                await dispatcher.infer(odd(number))
+            assert await largest(found, dispatcher, request()) > 4
+            for number in range(3 * MOST_KINDS):
+                await dispatcher.infer(odd(number))
+                await dispatcher.infer(request())
+                await asyncio.sleep(GIVE_WAY / 4)
+            assert await largest(found, dispatcher, request()) > 4
+            streams = len(found.journal.segments[-1].spec.sessions)
+            assert streams == 1 + MOST_KINDS
+            assert len(found.journal.segments) < 4 * MOST_KINDS
+
+    run(main())
+
+
+def test_a_kind_of_many_words_is_not_kept() -> None:
+    """Its requests go one by one: clients choose the words."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0}, servers=1)
+        async with found as dispatcher:
+            long = request(parameters={"a": "b" * LONGEST_KIND})
+            await dispatcher.infer(long)
+            assert await largest(found, dispatcher, long) == 1
+            assert await largest(found, dispatcher, request()) > 4
 
     run(main())

@@ -193,6 +193,8 @@ def test_a_new_scheduler_knows_what_executes(policy: str, change: str) -> None:
 
     async def main() -> None:
         async with found as dispatcher:
+            await dispatcher.infer(request())
+            await asyncio.sleep(5 * MS)
             first = asyncio.ensure_future(dispatcher.infer(request()))
             await asyncio.sleep(5 * MS)
             assert server.executing == 1
@@ -207,7 +209,7 @@ def test_a_new_scheduler_knows_what_executes(policy: str, change: str) -> None:
             assert server.executing == 1
             assert not first.done()
             await asyncio.gather(first, second)
-        assert [items for _, items in server.batches] == [1, 1]
+        assert [items for _, items in server.batches] == [1, 1, 1]
 
     run(main())
     assert [segment.spec.busy for segment in found.journal.segments][-1]
@@ -246,6 +248,8 @@ def test_what_is_left_in_an_old_pool_waits_for_the_new_one() -> None:
 
     async def main() -> None:
         async with found as dispatcher:
+            await asyncio.gather(*[dispatcher.infer(request(session=name)) for name in ("m", "old")])
+            await asyncio.sleep(5 * MS)
             calls = [asyncio.ensure_future(dispatcher.infer(request(session=name))) for name in ("m", "old")]
             await asyncio.sleep(5 * MS)
             await dispatcher.reload(config(on("m", "a", **SLOW), policy="eager"))

@@ -88,10 +88,12 @@ def test_the_way_of_a_request() -> None:
 
     async def main() -> None:
         async with traced as dispatcher:
+            await dispatcher.infer(request())  # now its kind can share batches
+            await asyncio.sleep(1 * MS)
             await dispatcher.infer(request())
 
     run(main())
-    (steps,) = traced.traces().values()
+    _, steps = traced.traces().values()
     assert set(steps) == {"dispatch", *STEPS}
     (root,) = steps["dispatch"]
     assert root.parent is None
@@ -115,6 +117,8 @@ def test_a_batch() -> None:
         async with traced as dispatcher:
             server = traced.found.servers["a:1"]
             infer = server.infer
+            await dispatcher.infer(request())  # now its kind can share batches
+            await asyncio.sleep(1 * MS)
 
             async def noting(model: str, like: Any, inputs: Any) -> Reply:
                 seen.append(like.trace)
@@ -129,7 +133,7 @@ def test_a_batch() -> None:
     traces = traced.traces()
     caller = int(CALLER.traceparent.split("-")[1], 16)
     ours = traces.pop(caller)
-    (others,) = traces.values()
+    _, others = traces.values()
     assert f"{ours['dispatch'][0].parent.span_id:016x}" == CALLER.traceparent.split("-")[2]
     carrier = ours["execution"][0].context
     assert seen == [TraceContext(f"00-{caller:032x}-{carrier.span_id:016x}-01", "vendor=a")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,8 @@ class Stream:
     """None for requests that go one by one."""
     largest: int
     """The largest batch."""
+    most: int
+    """The largest batch that the session's model takes."""
     takes_items: bool
     """Whether the first dimension of its inputs is the number of items."""
 
@@ -67,11 +69,22 @@ class Beliefs:
         place = (server.address, session.name, stream.kind)
         found = self._profiles.get(place)
         if found is None or found.largest != largest:
-            table = prior_table(largest, session.slo)
+            table = prior_table(stream.most, session.slo)[: largest + 1]
             if session.prior is not None:
                 table[1:] = session.prior[0] * np.arange(1, largest + 1) + session.prior[1]
             found = self._profiles[place] = LearnedProfile(table)
         return found
+
+    def kinds(self, session: str) -> list[Hashable]:
+        """Return the kinds of a session's requests that there are profiles of, the oldest first."""
+        found = [kind for _, name, kind in self._profiles if name == session and kind is not None]
+        return list(dict.fromkeys(found))
+
+    def keep_only(self, session: str, kinds: Container[Hashable]) -> None:
+        """Forget the profiles of a session's kinds except these, and that of requests that go one by one."""
+        for place in list(self._profiles):
+            if place[1] == session and place[2] is not None and place[2] not in kinds:
+                del self._profiles[place]
 
     def duration(self, server: WatchedServer, stream: Stream, items: int) -> float:
         """Return how long a server should work on a batch, s.

@@ -47,5 +47,5 @@ class GrantSender(Sender):
         if len(seconds) == len(grants):
             passed = loop.time() - began  # until the last frontend said so
             asked = min(max(seconds), passed)
-            self._learn(batch, sum(one.items for one in requests), max(asked - server.round_trip, 1e-6))
+            self._learn(batch, requests, max(asked - server.round_trip, 1e-6))
             self._beliefs.frontend_was_away(passed - asked)

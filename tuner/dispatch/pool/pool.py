@@ -7,8 +7,9 @@ the scheduler need not know:
 * A request of several items is as many entries in the scheduler's queue, and goes with the first of them that
   is sent. Entries of requests that are sent, answered or withdrawn mean nothing when their turn comes.
 * Requests of a session that cannot share a batch, because their shapes, data types or parameters differ, are
-  streams: each is a session to the scheduler, with a profile of its own. There are a few streams of each
-  session; requests of further kinds go one by one.
+  streams: each is a session to the scheduler, with a profile of its own. A kind gets its stream once a server
+  has answered a request of it. There are a few of each session, and the one unused for longest gives way to a
+  new one. Requests of all other kinds go one by one.
 * A request that a client gives more time than the SLO is offered again when the scheduler drops it.
 * The scheduler knows only servers that are up. When one comes or goes, a new scheduler begins, and what waits
   arrives there again, with the deadlines it has.
@@ -47,7 +48,11 @@ MOST_TRIES = 4
 TUNE_EVERY = 0.25
 """s between two looks at what was learned."""
 MOST_KINDS = 12
-"""Kinds of requests of a session that get a stream of their own."""
+"""Kinds of requests of a session that have a stream of their own."""
+GIVE_WAY = 1.0
+"""s between two kinds of a session that give way to others: for each a new scheduler begins."""
+LONGEST_KIND = 10_000
+"""Characters and numbers of a kind that is kept. Clients choose its words."""
 EARLY = 1e-6
 """s by which the loop may call a timer too early: the resolution of its clock, and rounding."""
 AGAIN = 0.1
@@ -65,8 +70,10 @@ class _Queue:
     """Whether its model takes several items."""
     items: int = 0
     """That wait."""
-    kinds: list[Hashable] = field(default_factory=list)
-    """That have streams, the oldest first."""
+    kinds: dict[Hashable, float] = field(default_factory=dict)
+    """That have streams, and when each was last used, s."""
+    gave_way: float = -math.inf
+    """When the last of them gave way, s."""
 
 
 class Pool:
@@ -99,14 +106,15 @@ class Pool:
         """How often a server came or went."""
         self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
-        self._queues = {one.name: _Queue(one) for one in sessions}
+        known = {one.name: beliefs.kinds(one.name)[-MOST_KINDS:] for one in sessions}  # by earlier pools
+        self._queues = {one.name: _Queue(one, kinds=dict.fromkeys(known[one.name], 0.0)) for one in sessions}
         self._observer = observer
         self._beliefs = beliefs
         self._journal = journal
         self._segment: Segment | None = None
         self._loop = asyncio.get_running_loop()
         make = GrantSender if rules.grants else ProxySender
-        sender = make(beliefs, observer, self._elsewhere)
+        sender = make(beliefs, observer, self._elsewhere, self._answered)
         self._lanes = Lanes(sender.send, self._finished, accelerators)
         self._streams: list[Stream] = []
         self._places: dict[tuple[str, Hashable], int] = {}  # of the streams
@@ -233,9 +241,11 @@ class Pool:
         for queue in self._queues.values():
             _note_limits(queue, up)
         queues = self._queues.values()
-        self._streams = [Stream(one.session, None, 1, one.takes_items) for one in queues]
+        self._streams = [Stream(one.session, None, 1, one.largest, one.takes_items) for one in queues]
         self._streams += [
-            Stream(one.session, kind, one.largest, one.takes_items) for one in queues for kind in one.kinds
+            Stream(one.session, kind, one.largest, one.largest, one.takes_items)
+            for one in queues
+            for kind in one.kinds
         ]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         specs = [
@@ -309,16 +319,34 @@ class Pool:
         self._carry_out(commands)
 
     def _stream_of(self, pending: Pending) -> int:
-        """Return the place of a request's stream; a new kind gets a new one, as long as there are few."""
-        place = self._places.get((pending.session, pending.kind))
-        if place is not None:
-            return place
-        queue = self._queues[pending.session]
-        if len(queue.kinds) >= MOST_KINDS or queue.largest == 1:
-            return self._places[pending.session, None]
-        queue.kinds.append(pending.kind)
+        """Return the place of a request's stream."""
+        kinds, kind = self._queues[pending.session].kinds, pending.kind
+        if kind not in kinds:
+            kind = None
+        else:
+            kinds[kind] = self._loop.time()
+        return self._places[pending.session, kind]
+
+    def _answered(self, requests: Iterable[Pending]) -> None:
+        """A server has answered requests that went alone."""
+        for one in requests:
+            if one.kind is not None and one.kind not in self._queues[one.session].kinds:
+                # Once the batch has ended, or the new scheduler would take its lane for busy.
+                self._loop.call_later(0, self._take_in, self._queues[one.session], one.kind)
+
+    def _take_in(self, queue: _Queue, kind: Hashable) -> None:
+        """Give a kind that a server has answered a stream, as long as there is room."""
+        if not self.up or queue.largest == 1 or kind in queue.kinds or _length(kind) > LONGEST_KIND:
+            return
+        now = self._loop.time()
+        if len(queue.kinds) >= MOST_KINDS:
+            if now - queue.gave_way < GIVE_WAY:
+                return
+            del queue.kinds[min(queue.kinds, key=queue.kinds.__getitem__)]  # unused for longest
+            self._beliefs.keep_only(queue.session.name, queue.kinds)
+            queue.gave_way = now
+        queue.kinds[kind] = now
         self.restart()
-        return self._places[pending.session, pending.kind]
 
     def _carry_out(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -420,3 +448,10 @@ def _note_limits(queue: _Queue, up: Sequence[WatchedServer]) -> None:
     known = [size for size in (*given, queue.session.max_batch) if size is not None]
     queue.takes_items = 0 not in known
     queue.largest = max(min(known, default=UNKNOWN_LARGEST), 1)
+
+
+def _length(kind: Hashable) -> int:
+    """Return how many characters and numbers a kind has."""
+    if isinstance(kind, str):
+        return len(kind)
+    return sum(map(_length, kind)) if isinstance(kind, tuple) else 1

@@ -50,8 +50,8 @@ class ProxySender(Sender):
                 one.answer(Reply(part, reply.version))
             now = loop.time()
             seconds = max(now - max(began, batch.lane.accelerator.free) - server.round_trip, 1e-6)
-            self._learn(batch, sum(counts), seconds)
             batch.lane.accelerator.free = now
+            self._learn(batch, requests, seconds)
 
     async def _one_by_one(self, batch: Batch, requests: Sequence[Pending], refused: Refused) -> None:
         """Find out which request a server refused a batch for: no other one should suffer from it."""

@@ -11,10 +11,12 @@ from tuner.dispatch.pool.lanes import Batch
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.rules import Observer
 
-__all__ = ["Elsewhere", "Sender"]
+__all__ = ["Answered", "Elsewhere", "Sender"]
 
 Elsewhere = Callable[[Sequence[Pending], str], None]
 """Lets requests go to another server, because of a reason."""
+Answered = Callable[[Sequence[Pending]], None]
+"""Hears that a server takes requests such as these."""
 
 
 class Sender(ABC):
@@ -24,12 +26,16 @@ class Sender(ABC):
         beliefs: Learn from every batch.
         observer: Hears of every batch.
         elsewhere: Takes the requests of a server that is lost.
+        answered: Hears of requests of no stream that a server has answered.
     """
 
-    def __init__(self, beliefs: Beliefs, observer: Observer, elsewhere: Elsewhere) -> None:
+    def __init__(
+        self, beliefs: Beliefs, observer: Observer, elsewhere: Elsewhere, answered: Answered
+    ) -> None:
         self._beliefs = beliefs
         self._observer = observer
         self._give_elsewhere = elsewhere
+        self._answered = answered
 
     async def send(self, batch: Batch) -> None:
         """Send those of a batch's requests that somebody waits for; see :data:`~.lanes.Send`."""
@@ -55,8 +61,11 @@ class Sender(ABC):
         for trace in traces_of(requests):
             trace.executed(asyncio.get_running_loop().time(), problem)
 
-    def _learn(self, batch: Batch, items: int, seconds: float) -> None:
-        """Learn that the server of a batch worked on some items for so long, s; that has just ended."""
+    def _learn(self, batch: Batch, requests: Sequence[Pending], seconds: float) -> None:
+        """Learn that a batch's server worked on these requests for so long, s; that has just ended."""
         now, server = asyncio.get_running_loop().time(), batch.lane.server
+        items = sum([one.items for one in requests])
         self._beliefs.profile(server, batch.stream).observe(items, seconds, now)
         self._observer.executed(batch.stream.session.name, server.address, items, seconds)
+        if batch.stream.kind is None:
+            self._answered(requests)
