@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from tests.cli.planning import EXAMPLES, Plan
 from tests.command_line import Run
 from tuner.cluster import Scenario, simulate
+from tuner.planning.partition.solver import Partition
 
 SESSION = "sessions: [{name: s, model: m, slo_ms: 40, sizes: 'gaussian:100,20'}]\n"
 CATALOGUE = """catalogue:
@@ -341,6 +343,29 @@ def test_a_partition_is_shown_stored_and_drawn(plan: Plan) -> None:
     assert Path("p.png").stat().st_size > 1000
     again = plan("partition", f"previous: plan.json\nmax_disruption: 0\n{text}")
     assert (again.code, again.stored["disruption"]) == (0, 0)
+
+
+def test_a_random_partition_that_is_better_is_the_answer(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compared with what was found, and is at hand."""
+    worst = Partition(assignment=np.array([0, 0, 1]), seconds=0.1, optimal=True)
+    monkeypatch.setattr("tuner.planning.partition.solver.find_partition", lambda *_, **__: worst)
+
+    _, out, _, stored = plan("partition", f"time_limit_s: 0.2\n{PARTITION}")
+
+    assert (stored["imbalance"], stored["optimal"]) == (0, False)
+    assert "the best there is" not in out
+
+
+def test_the_partition_of_the_example_is_the_best_of_all(plan: Plan) -> None:
+    """As found by trying all 3^9."""
+    text = Path(EXAMPLES, "partition.yaml").read_text()
+
+    _, out, _, stored = plan("partition", text)
+
+    assert stored["optimal"]
+    assert stored["imbalance"] == pytest.approx(0.01727, abs=1e-5)
+    assert stored["memory_imbalance"] == pytest.approx(0.15052, abs=1e-5)
+    assert "imbalance 1.73%" in out
 
 
 def test_a_query_plan_is_shown_stored_and_drawn(plan: Plan) -> None:

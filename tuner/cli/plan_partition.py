@@ -38,17 +38,20 @@ def plan_partition(
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.partition.form import PartitionFile
     from tuner.planning.partition.problem import imbalance
-    from tuner.planning.partition.solver import find_partition, random_partition
+    from tuner.planning.partition.solver import better_partition, find_partition, random_partition
     from tuner.report import style
 
     asked = load_yaml(file, PartitionFile)
     check_file(out, "--json")
     check_plot(plot)
     problem = asked.problem()
-    content = asked.to_json(find_partition(problem, seconds=asked.time_limit_s))
+    found = find_partition(problem, seconds=asked.time_limit_s)
+    drawn = random_partition(problem, seconds=min(1.0, asked.time_limit_s))
+    if drawn is not None:
+        found = better_partition(problem, found, drawn.assignment)
+    content = asked.to_json(found)
     console = make_console()
     console.print(_table(content, asked.partitions))
-    drawn = random_partition(problem, seconds=min(1.0, asked.time_limit_s))
     if drawn is not None:
         sums = problem.sums(drawn.assignment)
         console.print(f"the best of random partitions: imbalance {_both(*map(imbalance, sums))}")

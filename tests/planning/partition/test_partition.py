@@ -10,7 +10,12 @@ import pytest
 
 from tuner.errors import InvalidInput
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
-from tuner.planning.partition.solver import find_partition, random_partition
+from tuner.planning.partition.solver import (
+    Partition,
+    better_partition,
+    find_partition,
+    random_partition,
+)
 
 
 def problem(seed: int, models: int, parts: int, **more: Any) -> PartitionProblem:
@@ -45,6 +50,53 @@ def test_a_small_partition_is_the_best_there_is(seed: int) -> None:
     assert found.optimal
     assert asked.allows(found.assignment)
     assert asked.objective(found.assignment) == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("memory_unit", [2.0**20, 1e-6])
+def test_a_small_partition_is_the_best_in_any_unit(seed: int, memory_unit: float) -> None:
+    """A file's MiB become bytes, of which HiGHS took a tolerance of 1e-6 for far too little."""
+    rng = np.random.default_rng(seed)
+    asked = problem(
+        seed, 7, 2,
+        rate=rng.uniform(50, 2000, 7), memory=rng.uniform(50, 1500, 7) * memory_unit,
+        runtime=rng.uniform(100, 900, 7) * memory_unit, most_memory=6000 * memory_unit,
+    )  # fmt: skip
+    every = (np.array(one) for one in product(range(2), repeat=7))
+    best = min(asked.objective(one) for one in every if asked.allows(one))
+
+    found = find_partition(asked)
+
+    assert found.optimal
+    assert asked.objective(found.assignment) == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("cost_unit", [1.0, 1e-8])
+def test_a_bound_on_disruption_binds_in_any_unit(cost_unit: float) -> None:
+    """However little a move costs."""
+    before = np.zeros(6, np.int64)
+    asked = problem(4, 6, 2, move_cost=np.full(6, cost_unit), before=before, most_disruption=2 * cost_unit)
+    every = (np.array(one) for one in product(range(2), repeat=6))
+    best = min(asked.objective(one) for one in every if asked.allows(one))
+
+    found = find_partition(asked)
+
+    assert asked.allows(found.assignment)
+    assert asked.objective(found.assignment) == pytest.approx(best, abs=1e-6)
+
+
+def test_a_better_partition_at_hand_is_taken() -> None:
+    """Nothing is proved of what is worse; one that breaks a limit is not taken."""
+    sizes = np.array([4.0, 3.0, 2.0, 1.0])
+    asked = problem(0, 4, 2, rate=sizes, memory=sizes, runtime=np.zeros(4), most_memory=8.0)
+    even, uneven, full = np.array([0, 1, 1, 0]), np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1])
+    found = Partition(assignment=uneven, seconds=0.1, optimal=True)
+
+    better = better_partition(asked, found, even)
+
+    assert (better.assignment.tolist(), better.optimal) == (even.tolist(), False)
+    assert better_partition(asked, better, uneven) is better
+    assert better_partition(asked, found, full) is found
 
 
 def test_a_large_partition_is_better_balanced_than_random_ones() -> None:

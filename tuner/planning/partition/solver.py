@@ -18,7 +18,7 @@ from tuner.errors import InvalidInput
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem
 from tuner.planning.partition.program import Solved, least_disruption, solve_program
 
-__all__ = ["Partition", "find_partition", "random_partition"]
+__all__ = ["Partition", "better_partition", "find_partition", "random_partition"]
 
 SMALL = 400
 """Binaries up to which the whole program is solved at once."""
@@ -32,6 +32,8 @@ BALANCED = 1e-3
 """Sum of the relative deviations below which nobody would notice a gain."""
 GAIN = 1e-4
 """Least relative gain that counts."""
+PROOF = 1e-5
+"""Relative gain that shows that a partition was not the best, whatever the solver says of it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,14 +55,16 @@ def find_partition(problem: PartitionProblem, *, seconds: float = 10.0, seed: in
     """
     begin = time.perf_counter()
     _check(problem)
+    assignment = _greedy(problem)
     if problem.size * problem.parts <= SMALL:
         found = solve_program(problem, seconds)
-        if found.assignment is None:
-            raise _refusal(problem, found, seconds)
-        return Partition(
-            assignment=found.assignment, seconds=time.perf_counter() - begin, optimal=found.optimal
-        )
-    assignment = _greedy(problem)
+        best, took = found.assignment, time.perf_counter() - begin
+        if best is not None and problem.allows(best):
+            solved = Partition(assignment=best, seconds=took, optimal=found.optimal)
+            return better_partition(problem, solved, assignment)
+        if problem.allows(assignment):
+            return Partition(assignment=assignment, seconds=took, optimal=False)
+        raise _refusal(problem, found, seconds)
     if not problem.allows(assignment):
         found = solve_program(problem, seconds / 2, gap=0.5)
         if found.assignment is None:
@@ -70,6 +74,20 @@ def find_partition(problem: PartitionProblem, *, seconds: float = 10.0, seed: in
         problem, assignment, begin + max(seconds - TURN, seconds / 2), np.random.default_rng(seed)
     )
     return Partition(assignment=assignment, seconds=time.perf_counter() - begin, optimal=False)
+
+
+def better_partition(problem: PartitionProblem, found: Partition, other: np.ndarray) -> Partition:
+    """Return what was found, or another partition that is at hand if it keeps the limits and is better.
+
+    Args:
+        problem: The models and limits.
+        found: A partition that keeps them.
+        other: The sub-cluster of each model.   # (m,)
+    """
+    have = problem.objective(found.assignment)
+    if not problem.allows(other) or (worth := problem.objective(other)) >= have:
+        return found
+    return replace(found, assignment=other, optimal=found.optimal and worth >= have - PROOF * (1 + have))
 
 
 def _check(problem: PartitionProblem) -> None:
