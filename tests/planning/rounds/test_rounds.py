@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +113,17 @@ def test_rounds_keep_what_was_loaded() -> None:
     assert [one.begin for one in (first, second, third, fourth)] == [0.0, 60.0, 120.0, 180.0]
     assert [one.placed.swaps for one in (first, second, third, fourth)] == [1, 1, 0, 0]
     assert third.placed.hit_rate == 1.0
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.1, 0.7, 1 / 3, 60.0])
+def test_every_job_is_in_one_round(seconds: float) -> None:
+    """Also one that arrives as a round ends, where `arrival // seconds` and the product round differently."""
+    jobs = [JOBS[0]._replace(name=str(number), arrival=number * seconds) for number in range(1, 60)]
+    (load,) = example_loads({"A": 1})
+
+    rounds = replay_rounds(jobs, {"a": ReplayedModel(load.latency, 0.5)}, accelerators=1, seconds=seconds)
+    met = [(one.begin, one.jobs) for one in islice(rounds, len(jobs) + 1)]
+
+    assert all(count > 0 for _, count in met)
+    assert sum(count for _, count in met) == len(jobs)
+    assert [begin for begin, _ in met] == sorted({begin for begin, _ in met})

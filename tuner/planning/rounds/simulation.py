@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -59,12 +59,9 @@ def replay_rounds(
     generator = np.random.default_rng(seed)
     loaded = [frozenset[str]()] * accelerators
     load_seconds = {name: model.load_seconds for name, model in models.items()}
-    waiting = deque(jobs)
-    while waiting:
-        number = int(waiting[0].arrival // seconds)
-        now = []
-        while waiting and waiting[0].arrival < (number + 1) * seconds:
-            now.append(waiting.popleft())
+    # By the quotient itself: 0.5 // 0.1 is 4, and yet 0.5 is not below (4 + 1) * 0.1.
+    for number, arrived in groupby(jobs, key=lambda job: job.arrival // seconds):
+        now = list(arrived)
         loads = [
             SessionLoad(name=job.name, latency=models[job.model].latency, budget=job.slo, rate=job.rate)
             for job in now
