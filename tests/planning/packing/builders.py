@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tuner.planning.packing.load import SessionLoad
@@ -25,6 +27,17 @@ def random_loads(rng: np.random.Generator, count: int, most: float = 120.0) -> l
         latency[0] = 0.0
         rate, memory = rng.uniform(1, most), rng.uniform(50, 400)
         loads.append(SessionLoad(name=f"s{index}", latency=latency, budget=slo, rate=rate, memory=memory))
+    return loads
+
+
+def uneven_loads(rng: np.random.Generator, count: int) -> list[SessionLoad]:
+    """Sessions below a whole accelerator whose throughput rises and falls with the batch."""
+    loads = []
+    for index in range(count):
+        latency = np.concatenate([[0.0], np.sort(rng.uniform(0.001, 0.03, rng.integers(1, 9)))])
+        slo = rng.uniform(2.2, 8.0) * float(latency[1])
+        one = SessionLoad(name=f"s{index}", latency=latency, budget=slo, rate=1.0)
+        loads.append(replace(one, rate=one.peak * rng.uniform(0.3, 0.999)))
     return loads
 
 

@@ -22,8 +22,8 @@ def naive_pack(loads: Sequence[SessionLoad], memory: float) -> list[tuple[float,
         nodes += [(float(load.latency[load.batch]), [(index, load.peak)])] * whole
         left = load.rate - whole * load.peak
         if whole == 0 or left > TOLERANCE * load.rate:
-            size, cycle = _alone(load, left)
-            residues.append((float(load.latency[size]) / cycle, cycle, index, left))
+            cycle, part = _alone(load, left)
+            residues.append((part, cycle, index, left))
     merged: list[tuple[float, Members]] = []
     for _, cycle, index, rate in sorted(residues, key=lambda residue: -residue[0]):
         best, chosen = 0.0, None
@@ -40,13 +40,22 @@ def naive_pack(loads: Sequence[SessionLoad], memory: float) -> list[tuple[float,
     return nodes + merged
 
 
-def _alone(load: SessionLoad, rate: float) -> tuple[int, float]:
-    for size in range(len(load.latency) - 1, 0, -1):
-        if size + rate * load.latency[size] <= rate * load.budget * (1 + TOLERANCE):
-            if size / rate < load.latency[size] and size + 1 < len(load.latency):
-                return size + 1, load.budget - float(load.latency[size + 1])
-            return size, size / rate
-    return 1, max(load.budget - float(load.latency[1]), float(load.latency[1]))
+def _alone(load: SessionLoad, rate: float) -> tuple[float, float]:
+    """The duty cycle of a residue by itself, and the part of it that is executed."""
+    largest = len(load.latency) - 1
+    for size in range(largest, 0, -1):
+        execution = float(load.latency[size])
+        if size + rate * execution <= rate * load.budget * (1 + TOLERANCE):
+            if size >= rate * execution:
+                return size / rate, execution * rate / size
+            slow = [min(b / rate, load.budget - float(load.latency[b])) for b in range(1, largest + 1)]
+            cycles = [cycle for cycle in slow if cycle > 0]
+            return min(
+                ((cycle, naive_part([load], [(0, rate)], cycle)) for cycle in cycles), key=lambda one: one[1]
+            )
+    execution = float(load.latency[1])
+    cycle = max(load.budget - execution, execution)
+    return cycle, execution / cycle
 
 
 def _busy(loads: Sequence[SessionLoad], members: Members, cycle: float, memory: float) -> float | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.planning.packing.builders import line, random_loads
+from tests.planning.packing.builders import line, random_loads, uneven_loads
 from tests.planning.packing.naive import naive_pack
 from tuner.experiments.nexus.fig2 import example_loads
 from tuner.planning.packing.exact import fewest_nodes
+from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.squishy import pack
 
 
@@ -44,6 +45,31 @@ def test_equals_the_plain_twin(seed: int) -> None:
     twin = naive_pack(loads, memory)
     assert [[load for load, _ in node.loads] for node in nodes] == [[i for i, _ in own] for _, own in twin]
     assert [node.cycle for node in nodes] == pytest.approx([cycle for cycle, _ in twin])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_accelerator_is_planned_beyond_its_time(seed: int) -> None:
+    """Whatever throughput does as batches grow; as in the twin, and with the fewest accelerators."""
+    loads = uneven_loads(np.random.default_rng(seed), 8)
+
+    nodes = pack(loads)
+    fewest = fewest_nodes(loads, nodes, memory=np.inf)
+
+    assert fewest is not None
+    assert [node.cycle for node in nodes] == pytest.approx([cycle for cycle, _ in naive_pack(loads, np.inf)])
+    for node in nodes + fewest:
+        chosen = [(loads[load], size) for (load, _), size in zip(node.loads, node.batches, strict=True)]
+        assert sum(load.latency[size] for load, size in chosen) <= node.cycle * (1 + 1e-9)
+        assert all(node.cycle + load.latency[size] <= load.budget + 1e-9 for load, size in chosen)
+
+
+def test_a_batch_that_is_too_slow_is_not_planned() -> None:
+    """97 requests/s in batches of 2, each 21 ms long, would fill 102 % of an accelerator; of 1, 97 %."""
+    latency = np.array([0.0, 0.010, 0.021])
+    (node,) = pack([SessionLoad(name="a", latency=latency, budget=0.2, rate=97.0)])
+
+    assert node.batches == (1,)
+    assert node.occupancy == pytest.approx(0.97)
 
 
 def test_memory_keeps_models_apart() -> None:

@@ -57,18 +57,15 @@ def residues_of(loads: LoadArrays, left: np.ndarray) -> tuple[np.ndarray, np.nda
         rate, budget = left[load], loads.budget[load]
         while size and not size + rate * loads.latency[first + size] <= rate * budget * (1 + ROUNDING):
             size -= 1
-        if size:
+        if size and size >= rate * loads.latency[first + size]:
             cycle[load] = size / rate
-            latency = loads.latency[first + size]
-            if (
-                cycle[load] < latency and first + size + 1 < loads.start[load + 1]
-            ):  # too slow in such batches:
-                size += 1  # a larger one, not always full, as soon as the budget asks for it
-                cycle[load] = budget - loads.latency[first + size]
+            occupancy[load] = loads.latency[first + size] / cycle[load]
+        elif size:  # too slow in such batches: smaller ones, or larger ones that are not always full
+            cycle[load], occupancy[load] = choose_cycle(loads, np.array([load]), left[load : load + 1])
         else:  # requests too rare to wait for each other
-            size, alone = 1, loads.latency[first + 1]
+            alone = loads.latency[first + 1]
             cycle[load] = max(budget - alone, alone)
-        occupancy[load] = loads.latency[first + size] / cycle[load]
+            occupancy[load] = alone / cycle[load]
     return cycle, occupancy
 
 

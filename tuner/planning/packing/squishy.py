@@ -8,8 +8,9 @@ the models into the memory.
 
 Where we differ: batch sizes are whole numbers, rounded up, and the budget is checked again with them. Of the
 batches for whole accelerators the one with the highest throughput is taken, which is the largest wherever
-the paper's assumption holds. A residue just below a whole accelerator may have no full batch that is fast
-enough and in time; it gets the next larger batch, which is not always full.
+the paper's assumption holds. The largest batch in time may be too slow for a residue just below a whole
+accelerator, or where throughput falls in large batches; it then gets the duty cycle that executes the least
+part, whose batch is smaller, or larger and not always full.
 """
 
 from __future__ import annotations
