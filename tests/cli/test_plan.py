@@ -411,6 +411,30 @@ def test_a_placement_is_chosen_by_simulation(plan: Plan) -> None:
     assert simulate(scenario).requests > 0
 
 
+def test_a_placement_is_not_of_requests_with_sizes(plan: Plan) -> None:
+    """Their execution times would be those of one item, and the rate hundreds of times too high."""
+    code, _, err, stored = plan("placement", Path(EXAMPLES, "mixed.yaml").read_text())
+
+    assert (code, stored) == (2, None)
+    assert "sessions[0].sizes: nexus makes batches of requests of one size; leave sizes out" in err
+
+
+def test_a_policy_in_whose_place_nexus_is_simulated_is_named(plan: Plan) -> None:
+    """It says nothing where the file has nexus."""
+    text = (
+        "accelerators: 1\nseconds: 1\nsessions: [{name: a, alpha_ms: 1, beta_ms: 5, slo_ms: 60, rate: 100}]\n"
+    )
+
+    eager, nexus, planned = (
+        plan("placement", f"{head}\n{text}").out
+        for head in ("policy: eager", "policy: nexus", "planner: nexus")
+    )
+
+    assert "note: plans are simulated under nexus, not under the file's policy, eager" in eager
+    assert "note" not in nexus
+    assert "note: plans are simulated without the file's planner, nexus" in planned
+
+
 @pytest.mark.parametrize(("kind", "text"), [("cluster", CLUSTER), ("partition", PARTITION), ("query", QUERY)])
 def test_a_plot_is_a_picture(plan: Plan, kind: str, text: str) -> None:
     """Another ending is refused before anything is planned."""

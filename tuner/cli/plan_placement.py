@@ -27,10 +27,10 @@ def plan_placement(
 
     Plans of squishy bin packing with more or less room for bursts, and plans
     in which parts of sessions were moved, are simulated under the policy
-    nexus; the best is improved move by move. The result is its option
-    "placement".
+    nexus, whatever the file's; the best is improved move by move. The result
+    is its option "placement".
     """
-    from tuner.cli.console import make_console
+    from tuner.cli.console import make_console, print_notes
     from tuner.cluster import Scenario
     from tuner.cluster.placement_trial import choose_placement
     from tuner.files.yaml_file import load_yaml
@@ -38,6 +38,7 @@ def plan_placement(
     scenario = load_yaml(file, Scenario)
     check_file(out, "--json")
     console = make_console()
+    print_notes(console, _replaced(scenario))
     with console.status("simulating plans") as status:
         chosen = choose_placement(scenario, note=lambda what: status.update(f"simulating {what}"))
     console.print(_table(scenario, chosen))
@@ -46,6 +47,18 @@ def plan_placement(
         f"{chosen.packed:,.4g} by squishy bin packing alone"
     )
     store_json(out, chosen.to_json())
+
+
+def _replaced(scenario: Scenario) -> list[str]:
+    """Return what of the file is not simulated."""
+    from tuner.cluster.placement_trial import POLICY
+
+    notes = []
+    if scenario.planner is not None:
+        notes.append(f"plans are simulated without the file's planner, {scenario.planner}")
+    if scenario.policy not in (None, POLICY):
+        notes.append(f"plans are simulated under {POLICY}, not under the file's policy, {scenario.policy}")
+    return notes
 
 
 def _table(scenario: Scenario, chosen: ChosenPlacement) -> object:

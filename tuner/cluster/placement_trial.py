@@ -14,14 +14,17 @@ import numpy as np
 
 from tuner.cluster.goodput import goodput, long_enough
 from tuner.cluster.scenario import Scenario
+from tuner.cluster.scenario.checks import sizes_problem
 from tuner.cluster.simulation import simulate
+from tuner.errors import InvalidInput
 from tuner.scheduling.batching.nexus_balance import candidate_placements, moves
 from tuner.scheduling.batching.nexus_plan import Placement
 from tuner.scheduling.cluster import ClusterSpec
 
-__all__ = ["ChosenPlacement", "choose_placement"]
+__all__ = ["POLICY", "ChosenPlacement", "choose_placement"]
 
 POLICY = "nexus"
+"""The policy whose option a placement is, and under which it is simulated."""
 MORE = 1.005
 """Times as many requests as before must be served for a plan to be better."""
 TOLERANCE = 0.01
@@ -63,7 +66,13 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
     Args:
         scenario: With accelerators and the rates that are planned for, in proportion.
         note: Is told of every plan before it is simulated for the first time, and of the last simulations.
+
+    Raises:
+        InvalidInput: A session has sizes, of which the policy knows nothing.
     """
+    for index, session in enumerate(scenario.sessions):
+        if session.sizes is not None:
+            raise InvalidInput(f"sessions[{index}].sizes", sizes_problem(POLICY))
     options = scenario.options if scenario.policy in (None, POLICY) else {}
     given = scenario.model_copy(update={"policy": POLICY, "planner": None, "options": options})
     rates = [session.mean_rate(given.duration) for session in given.each_session]

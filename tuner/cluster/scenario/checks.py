@@ -20,6 +20,7 @@ __all__ = [
     "profile_mistakes",
     "rate_mistakes",
     "size_mistakes",
+    "sizes_problem",
 ]
 
 
@@ -91,12 +92,17 @@ def size_mistakes(policy: str, sessions: Sequence[Session]) -> list[InitErrorDet
     wrong = []
     for index, session in enumerate(sessions):
         if session.sizes is not None and policy not in DISTRIBUTION_POLICIES:
-            problem = f"{policy} makes batches of requests of one size; leave sizes out, or use one of "
-            wrong.append(mistake(problem + ", ".join(DISTRIBUTION_POLICIES), index, "sizes"))
+            wrong.append(mistake(sizes_problem(policy), index, "sizes"))
         if session.sizes is None and session.model is not None and policy in DISTRIBUTION_POLICIES:
             problem = f"has no sizes, by which {policy} distributes requests; write sizes: paper"
             wrong.append(mistake(problem, index))
     return wrong
+
+
+def sizes_problem(policy: str) -> str:
+    """Return why a session under a batching policy has no sizes."""
+    others = ", ".join(DISTRIBUTION_POLICIES)
+    return f"{policy} makes batches of requests of one size; leave sizes out, or use one of {others}"
 
 
 def instance_mistakes(
