@@ -156,18 +156,22 @@ class World:
     def sample(self, start: float, end: float) -> ClientSample:
         """Return the requests sent in ``[start, end)``; waits up to ``GRACE`` for outstanding answers.
 
+        A request whose place in the log is needed while we wait is left as it was then.
+
         Raises:
             InvalidInput: More requests than are remembered.
         """
         numbers = self._numbers(start, end)
+        intended, latency = self._arrival[numbers % LOG], self._state.latency[numbers % LOG]
         for _ in range(20):
-            if not np.isnan(self._state.latency[numbers % LOG]).any():
+            if not np.isnan(latency).any():
                 break
             self.advance(GRACE / 20)
-        latency = self._state.latency[numbers % LOG]
+            kept = numbers[numbers >= self._clients - LOG]  # new requests took the places of the others
+            latency[numbers.size - kept.size :] = self._state.latency[kept % LOG]
         dropped = np.isinf(latency)
         return ClientSample(
-            intended=self._arrival[numbers % LOG],
+            intended=intended,
             latency=np.where(dropped, np.nan, latency),
             failed=int(dropped.sum()),
             lateness=np.zeros(numbers.size),

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tuner.adapters import connect
 from tuner.envs.simulator.backend import SimulatedTriton
+from tuner.envs.simulator.batcher import Batching
 from tuner.envs.simulator.server import ServerModel
-from tuner.envs.simulator.world import Neighbour
+from tuner.envs.simulator.world import Neighbour, World
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration
 from tuner.testing.backend import BackendContract, Traffic
@@ -169,6 +170,20 @@ def test_unanswered_requests() -> None:
     assert 0.5 < np.isnan(sample.latency).mean() < 0.9
     assert sample.failed == 0
     assert backend.counters().pending == pytest.approx(np.isnan(sample.latency).sum(), abs=1100)
+
+
+def test_a_window_keeps_its_requests_while_it_waits_for_answers() -> None:
+    """So many come meanwhile that the log has no room for both: later ones took the places of its own."""
+    world = World(ServerModel(), RateSchedule.constant(40_000.0), seed=0, largest=32, instances=2)
+    world.configure(Batching(32, 0.0, 2), fresh=False)
+    world.advance(4.2)
+
+    sample = world.sample(1.0, 4.2)
+
+    assert world.now > 4.2
+    assert sample.intended.size == pytest.approx(128_000, rel=0.01)
+    assert (np.diff(sample.intended) >= 0).all()
+    assert 1.0 <= sample.intended[0] <= sample.intended[-1] < 4.2
 
 
 def test_counters_never_fall_and_add_up() -> None:
