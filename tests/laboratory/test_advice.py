@@ -8,6 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
+from tuner.agents import State
+from tuner.agents.rrl import RRL
+from tuner.agents.rrl.forms import form
 from tuner.control.decide.evidence import SPREAD
 from tuner.knobs import KnobSpace, Role
 from tuner.laboratory.advice import advise
@@ -25,6 +28,23 @@ def test_a_change_is_advised_where_the_control_loop_would_make_it(share: float, 
 
     assert advice.change is change
     assert advice.configuration == configuration(4 if change else 1)
+
+
+@pytest.mark.parametrize("ratio", [1.25, 2.0])
+def test_a_policy_is_asked_by_its_own_load_levels(ratio: float) -> None:
+    """A number of another grid would be that of another load: of 16 times the rate, or more."""
+    policy = RRL(SPACE, form("rrl", {"levels.ratio": ratio, "prior": "none"}), seed=0, synchronous=True)
+    one, four = SPACE.encode(configuration()), SPACE.encode(configuration(4))
+    for rate, best in ((50.0, one), (2000.0, four)):
+        state = State(level=policy.levels.level(rate), configuration=one, rate=rate)
+        for number in [one, four] * 3:
+            policy.update(state, number, 0.3 if number == best else 3.0, state)
+    watched = measurement(0.020, rate=50.0)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(4), [watched], agent=policy)
+
+    assert advice.configuration == configuration()
+    policy.close()
 
 
 def test_a_statistic_that_nobody_measured_is_expected_all_the_same() -> None:

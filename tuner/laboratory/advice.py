@@ -117,8 +117,9 @@ def advise(
 
 
 def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, rate: float) -> Advice:
-    level = LoadLevels().level(rate)
-    index = agent.best(State(level=level, configuration=space.encode(now.configuration)))
+    levels: LoadLevels = getattr(agent, "levels", None) or LoadLevels()  # a policy may have its own grid
+    level = levels.level(rate)
+    index = agent.best(State(level=level, configuration=space.encode(now.configuration), rate=rate))
     cost = float(agent.costs(level)[index])
     best = AdviceRow(name="policy", configuration=space.decode(index), cost=cost)
     change = best.configuration != now.configuration and not cost >= now.cost * WORTH
