@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -327,3 +328,16 @@ def test_a_number_of_requests_instead_of_a_time() -> None:
     assert outcome.requests == 500
     assert made.interval.begin == 0
     assert outcome.seconds == made.interval.last == pytest.approx(5, rel=0.2)
+
+
+@pytest.mark.parametrize("rate", [500, [[0, 500], [10, 800.5]]])
+def test_a_rate_is_written_as_it_was_read(rate: object) -> None:
+    """A schedule as well, without a warning of pydantic's."""
+    made = scenario({**SESSION, "rate": rate})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        written = made.model_dump(mode="json")
+
+    assert written["sessions"][0]["rate"] == rate
+    assert Scenario.model_validate(written) == made

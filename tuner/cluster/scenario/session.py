@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
-from pydantic import Field, PlainValidator, ValidationInfo
+from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
@@ -82,7 +82,8 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(_is_number(part) for part in value)
 
 
-Rate = Annotated[float | tuple[tuple[float, float], ...], PlainValidator(_check_rate)]
+# Not a PlainValidator: pydantic writes what that returns twice, and warns of the list that a tuple becomes.
+Rate = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_check_rate)]
 
 
 class Profile(StrictPart):
