@@ -243,6 +243,7 @@ goodput missing.yaml --seed -1                        | --seed: '-1'
 plan instances missing.yaml                           | missing.yaml
 plan instances broken.yaml                            | broken.yaml
 plan instances list.yaml                              | list.yaml
+plan instances list.yaml --rule foo                   | error: --rule: 'foo' is not one of 'simulated'
 plan cluster missing.yaml                             | missing.yaml
 plan cluster empty.yaml                               | empty.yaml
 plan partition                                        | FILE.yaml: is missing

@@ -31,6 +31,7 @@ class UserCommand(TyperCommand):
         try:
             rest: list[str] = super().parse_args(ctx, args)
         except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's, of what Typer reads
             value = written.get(getattr(error.param, "name", ""))
             value = ", ".join(value) if isinstance(value, list) else value
             if value is not None and f"'{value}'" not in error.message:
