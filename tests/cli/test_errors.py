@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.command_line import Say
 
 
@@ -25,6 +27,19 @@ def test_an_unwritable_run_folder_is_named_before_anything_starts(fails: Say, tm
     )
 
     assert "--out" in said
+
+
+@pytest.mark.parametrize("where", ["taken", "taken/below", "/proc/x"])
+def test_where_the_policy_goes_is_checked_before_anything_is_learned(
+    fails: Say, tmp_path: Path, where: str
+) -> None:
+    """At the end of the run the policy could be saved nowhere, and what was learned would be lost."""
+    (tmp_path / "taken").write_text("")
+
+    said = fails("run", "sim://mlp", "--slo", "p95=30ms", "--save-policy", where)
+
+    assert said.startswith(f"error: --save-policy: cannot write to {where}: ")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_corrupt_policy_is_named(fails: Say, tmp_path: Path) -> None:

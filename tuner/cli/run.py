@@ -63,6 +63,7 @@ def run(
     """
     from tuner.cli.console import plain
     from tuner.cli.session import TuningSession, check_indicator
+    from tuner.files.storage import make_folder
     from tuner.profiler.attachment import Simulated, attach_for
 
     def make_agent(space: KnobSpace, objective: Objective) -> RRL:
@@ -75,6 +76,8 @@ def run(
         return RRL(space, objective=objective, seed=seed, synchronous=at_once)
 
     check_indicator(setting)
+    if course.save_policy is not None:
+        make_folder(course.save_policy, "--save-policy")  # at the end what was learned would be lost
     with attach_for(setting, target, seed=seed) as attachment:
         session = TuningSession.start(
             attachment,
