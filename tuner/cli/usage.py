@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import typer
 from typer.core import TyperCommand, TyperOption
 
+from tuner.cli.paths import check_paths, label
 from tuner.printable import one_line
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 class UserCommand(TyperCommand):
-    """A command whose options are given once, unless they may be repeated, and whose numbers are finite."""
+    """A command whose options are given once, unless they may be repeated, and whose numbers are finite.
+
+    None of the files that it writes is one that it reads, or that it writes for another option.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words after the command's name."""
@@ -42,6 +46,7 @@ class UserCommand(TyperCommand):
             for number in _numbers(ctx.params.get(option.name or "")):
                 if not math.isfinite(number):
                     raise typer.BadParameter(f"{number} is not a finite number", param=option)
+        check_paths(self.params, written, ctx.params)
         return rest
 
 
@@ -51,9 +56,7 @@ def usage_text(error: Any) -> str:
     if not isinstance(error, typer.BadParameter) or parameter is None:
         path = context.command_path if context is not None else "tuner"
         return f"{one_line(error.format_message()).rstrip('.')}; see `{path} --help`"
-    option = isinstance(parameter, TyperOption)
-    name = parameter.opts[0] if option else parameter.metavar or parameter.name.upper()
-    return f"{name}: {one_line(error.message).rstrip('.') or 'is missing; give one'}"
+    return f"{label(parameter)}: {one_line(error.message).rstrip('.') or 'is missing; give one'}"
 
 
 def _is_option(parameter: object) -> TypeGuard[TyperOption]:

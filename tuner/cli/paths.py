@@ -1,0 +1,82 @@
+"""The files that a command line names: what is written is nothing that is read, and is written once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import typer
+
+__all__ = ["WRITTEN", "check_paths", "label"]
+
+WRITTEN = ("--json", "--log", "--metrics", "--out", "--plot", "--trace")
+"""Options for a file that is written; with one of the metavars `FOLDERS` the option is for a folder."""
+FOLDERS = ("DIR", "FOLDER")
+NAMING = ("target", "env", "workload", "specs")
+"""Parameters that are no paths, but may have one in them: ``sim://mlp?server=FILE``, ``azure:FILE``."""
+
+
+class Named(NamedTuple):
+    """A file that the command line names."""
+
+    path: str
+    parameter: Any
+    """What it is named by."""
+
+
+def check_paths(parameters: Sequence[Any], written: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Check that no file is written over an input of the command, or over another of its outputs.
+
+    Args:
+        parameters: Of the command.
+        written: What the user wrote for them, by name.
+        given: Their values, by name.
+
+    Raises:
+        BadParameter: One would be, or a name is empty; names the option.
+    """
+    outputs: list[Named] = []
+    inputs: list[Named] = []
+    for one in parameters:
+        values = _each(given.get(one.name))
+        if any(isinstance(value, Path) for value in values) and "" in _each(written.get(one.name)):
+            raise typer.BadParameter("is empty; write the name of a file or folder", param=one)
+        output = one.opts[0] in WRITTEN and one.metavar not in FOLDERS
+        for path in _paths(one.name, values):
+            (outputs if output else inputs).append(Named(path, one))
+    for index, (path, parameter) in enumerate(outputs):
+        for use, others in (("is read for", inputs), ("is written for", outputs[:index])):
+            if other := next((other for other in others if _same(path, other.path)), None):
+                problem = f"{path} {use} {label(other.parameter)}, too, and would be overwritten"
+                raise typer.BadParameter(f"{problem}; name another file", param=parameter)
+
+
+def label(parameter: Any) -> str:
+    """Return what users call a parameter: its flag, or the word for an argument in the help."""
+    flag: str = parameter.opts[0]
+    return flag if flag.startswith("-") else parameter.metavar or flag.upper()
+
+
+def _each(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _paths(name: str, values: Sequence[Any]) -> Iterator[str]:
+    """Yield the files that the values of a parameter name."""
+    for value in values:
+        if isinstance(value, Path):
+            yield str(value)
+        elif name in NAMING and isinstance(value, str):
+            yield value.partition(":")[2]
+            yield from (text for _, text in parse_qsl(value.partition("?")[2]))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names are of one file, which need not be there yet."""
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return os.path.realpath(one) == os.path.realpath(other)
