@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tuner.errors import InvalidInput, StorageError
-from tuner.files.storage import write_atomically
+from tuner.files.json_text import parse_json
+from tuner.files.storage import read_file, write_atomically
 
 __all__ = ["ModelFile", "is_yaml"]
+
+LARGEST = 10_000_000
+"""Bytes of a file in JSON."""
 
 
 class ModelFile:
@@ -125,7 +129,7 @@ def read_values(path: Path) -> dict[str, Any]:
         except StorageError as error:
             raise InvalidInput("server", str(error)) from error
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(read_file(path, LARGEST))
     except OSError as error:
         raise InvalidInput("server", f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

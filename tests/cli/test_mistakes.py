@@ -41,6 +41,9 @@ FILES = {
     "gpu.yaml": "targets: [{name: a, url: 'sim://mlp', slo: p95=1s, objective: speed}]",
     "server.json": "{}",
     "broken.json": "{",
+    "deep.json": "[" * 200_000 + "]" * 200_000,
+    "cluster.yaml": "previous: deep.json\nsessions: [{name: s, slo_ms: 9, rate: 3, alpha_ms: 1, beta_ms: 2}]",
+    "parts.yaml": "previous: deep.json\npartitions: 1\nmodels: [{name: m, memory_mib: 1, rate: 1}]",
     "text.db": "no store",
     "policy/policy.json": "{",
     "run/report.json": "[]",
@@ -186,6 +189,9 @@ train --out p --env tuner/Cluster-v0 --slo p95=3ms    | --slo: means nothing
 train --out p --scenario missing.yaml                 | --scenario
 train --out p --server missing.json                   | missing.json
 train --out p --server broken.json                    | broken.json
+train --out p --server deep.json                      | server: deep.json is not JSON: it is nested too deeply
+observe 'sim://mlp?server=deep.json' --count 1        | server: deep.json is not JSON: it is nested too deeply
+observe 'sim://mlp?server=/dev/zero' --count 1        | server: cannot read /dev/zero: it is not a file
 train --out p --model resnet                          | --model
 train --out p --workload nothing                      | --workload
 train --out p --workload step:low=x                   | --workload
@@ -246,9 +252,11 @@ plan instances list.yaml                              | list.yaml
 plan instances list.yaml --rule foo                   | error: --rule: 'foo' is not one of 'simulated'
 plan cluster missing.yaml                             | missing.yaml
 plan cluster empty.yaml                               | empty.yaml
+plan cluster cluster.yaml                             | deep.json is no plan that `tuner plan
 plan partition                                        | FILE.yaml: is missing
 plan partition list.yaml                              | list.yaml
 plan partition broken.yaml                             | broken.yaml
+plan partition parts.yaml                             | deep.json is no stored partition
 plan query missing.yaml                               | missing.yaml
 plan query number.yaml                                | number.yaml
 plan query cyclic.yaml                                | cyclic

@@ -182,9 +182,9 @@ def skipped_text(windows: int) -> str:
 
 def _value(text: str) -> Any:
     """A number, a truth or a text."""
-    import json
+    from tuner.files.json_text import parse_json
 
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text

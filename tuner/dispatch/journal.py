@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import StorageError
+from tuner.files.json_text import parse_json
 from tuner.files.storage import replace_file
 from tuner.scheduling.batching.symphony import Symphony, reconfigure
 from tuner.scheduling.catalogue import build_policy, options_of
@@ -163,7 +164,7 @@ class Journal:
         """
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                header = json.loads(arrays["header"].tobytes())
+                header = parse_json(arrays["header"].tobytes())
                 journal = cls()
                 journal.segments = [_segment(number, one, arrays) for number, one in enumerate(header)]
         except OSError as error:

@@ -222,6 +222,16 @@ def test_mistakes_are_told(tmp_path: Path, learned: object, said: str) -> None:
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize("text", ["[" * 200_000, "9" * 10_000])
+def test_json_that_python_does_not_take_is_told(tmp_path: Path, text: str) -> None:
+    """Lists nested beyond measure, and a number of too many digits."""
+    path = tmp_path / "observed.jsonl"
+    path.write_text(text)
+
+    with pytest.raises(InvalidInput, match=r"observed\.jsonl line 1: is not JSON"):
+        read_observations(path)
+
+
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     """Between the check and the reading it may vanish."""
     with pytest.raises(StorageError, match="cannot be read"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
+from tuner.files.json_text import parse_json
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_beside, named_once
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_json
@@ -166,7 +166,7 @@ class ClusterFile(StrictPart):
             return None
         path = file_beside(name, info)
         try:
-            plan_from_json(json.loads(path.read_text(encoding="utf-8")))
+            plan_from_json(parse_json(path.read_bytes()))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is no plan that `tuner plan cluster --json` stored: {error}") from None
         return str(path)
@@ -245,7 +245,7 @@ class ClusterFile(StrictPart):
         """The plan of the epoch before."""
         if self.previous is None:
             return None
-        return plan_from_json(json.loads(Path(self.previous).read_text(encoding="utf-8")))
+        return plan_from_json(parse_json(Path(self.previous).read_bytes()))
 
 
 def _bytes(mebibytes: float | None) -> float:

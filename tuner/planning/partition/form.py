@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
 
+from tuner.files.json_text import parse_json
 from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPart, file_beside, mistake
 from tuner.planning.packing.plan import MIB
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
@@ -60,7 +60,7 @@ class PartitionFile(StrictPart):
         if isinstance(given, str):
             path = file_beside(given, info)
             try:
-                stored = json.loads(path.read_text(encoding="utf-8"))["assignment"]
+                stored = parse_json(path.read_bytes())["assignment"]
                 given = {str(name): int(part) for name, part in stored.items()}
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 raise ValueError(f"{path} is no stored partition") from None

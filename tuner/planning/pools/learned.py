@@ -16,7 +16,6 @@ which the requests take the least time. Disturbed windows do not count.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from pydantic import RootModel, ValidationInfo
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput, StorageError
+from tuner.files.json_text import parse_json
 from tuner.files.schema import file_beside
 from tuner.knobs import Role
 from tuner.planning.pools.catalogue import InstanceType, Line, TypeProfile
@@ -136,8 +136,8 @@ def _windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
     except UnicodeDecodeError:
         raise InvalidInput(f"--profiles {path}", "is not text", _FIX) from None
     try:
-        whole = json.loads(text)
-    except json.JSONDecodeError:
+        whole = parse_json(text)
+    except ValueError:
         whole = None
     rows = whole.get("rows") if isinstance(whole, dict) else None
     if isinstance(rows, list):
@@ -148,8 +148,8 @@ def _windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                one = json.loads(line)
-            except json.JSONDecodeError:
+                one = parse_json(line)
+            except ValueError:
                 raise InvalidInput(f"--profiles {path} line {number}", "is not JSON", _FIX) from None
             if _counts(_window(one, f"{path} line {number}")):
                 windows.append(one)
