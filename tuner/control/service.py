@@ -47,8 +47,9 @@ def run_daemon(
     log = logging.getLogger("tuner.control")
     log.setLevel(logging.DEBUG if verbose else logging.INFO)
 
-    def say(name: str, sentence: str) -> None:
-        log.info("%s: %s", name or "daemon", sentence, extra={"target": name, "sentence": sentence})
+    def say(name: str, sentence: str, level: int = logging.INFO) -> None:
+        told = {"target": name, "sentence": sentence}
+        log.log(level, "%s: %s", name or "daemon", sentence, extra=told)
 
     early: list[int] = []  # signals that came while the file was read
     signal.signal(signal.SIGHUP, lambda number, _: early.append(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,8 @@ class Bed:
         self.folder = folder
         self.path = folder / "servetune.yaml"
         self.said: list[str] = []
+        self.errors: list[str] = []
+        """What of it was said as an error."""
         self.servers: dict[str, FileServer] = {}
         self.now = time.time
         self.pace = 0.0
@@ -49,8 +52,14 @@ class Bed:
             windows=windows,
             fast=True,
             now=self.now,
-            say=lambda name, s: self.said.append(f"{name}: {s}"),
+            say=self.say,
         )
+
+    def say(self, name: str, sentence: str, level: int = logging.INFO) -> None:
+        """Keep what the daemon logs."""
+        self.said.append(f"{name}: {sentence}")
+        if level >= logging.ERROR:
+            self.errors.append(self.said[-1])
 
     def run(self, windows: int) -> Daemon:
         """Run to the end, and return the daemon."""

@@ -198,6 +198,33 @@ def test_a_server_that_is_away_disturbs_no_other(bed: Bed) -> None:
     assert bed.said.count("a: no answer; trying again until it works") == 1
 
 
+def test_what_a_target_is_asked_for_in_vain_is_an_error(bed: Bed) -> None:
+    """No GPU can be seen. It is said once, and tried again: the server may move to a machine with one."""
+    bed.write(("a", "apply", "objective: gpu"), ("b", "apply", ""))
+    with Running(bed) as keeper:
+        eventually(lambda: keeper.workers["b"].turns > 5)
+        assert keeper.workers["a"].phase.startswith("waiting: ")
+
+    assert len(bed.errors) == 1
+    assert bed.errors[0].startswith("a: ")
+    assert "no GPU can be seen" in bed.errors[0]
+    assert bed.errors[0].endswith("; trying again until it works")
+
+
+def test_a_number_of_windows_ends_at_a_mistake(bed: Bed) -> None:
+    """A target without windows would keep the daemon for ever; the others have theirs."""
+    bed.write(
+        ("a", "apply", "objective: gpu"), ("b", "apply", ""), ("c", "apply", "knobs: {foo: {least: 1}}")
+    )
+
+    with pytest.raises(InvalidInput, match="targets: 2 of 3 cannot be kept as they are") as error:
+        bed.run(windows=3)
+
+    assert "\n  c: c knob foo: unknown" in str(error.value)
+    assert len(bed.errors) == 2
+    assert len(bed.rows("SELECT * FROM window")) == 3
+
+
 def test_a_server_that_goes_is_told_at_once(bed: Bed) -> None:
     """Not when it was waited for in vain; it runs again when a window was measured."""
     bed.write(("a", "observe", ""))

@@ -115,7 +115,7 @@ def test_the_worker_says_it(bed: Bed) -> None:
         return answer
 
     with closing(Store(bed.folder / "s.db")) as store:
-        worker = Worker(config.targets[0], store, say=lambda _, sentence: said.append(sentence))
+        worker = Worker(config.targets[0], store, say=lambda _, sentence, *__: said.append(sentence))
         worker.advisor = SimpleNamespace(observe=observe)  # type: ignore[assignment]
         for number in range(1, 5):
             backend = SimpleNamespace(traffic=lambda number=number: window(number, 5.0, seconds=1.0))

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.control.daemon.config import DaemonConfig, TargetConfig
-from tuner.control.daemon.worker import Worker, WorkerReport
+from tuner.control.daemon.worker import Say, Worker, WorkerReport, log_sentence
 from tuner.control.store.daemon_store import DaemonStore
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, TunerError
@@ -73,8 +73,8 @@ class Daemon:
         path: The file.
         now: Seconds since 1970.
         fast: Let simulated targets run as fast as they can.
-        windows: Number of windows after which each target ends; 0 goes on.
-        say: Receives the name of a target (empty for the daemon itself) and a sentence for the log.
+        windows: Number of windows after which each target ends, or at a mistake of it; 0 goes on.
+        say: Receives what is to be logged.
 
     Raises:
         InvalidInput: The file has a mistake.
@@ -87,7 +87,7 @@ class Daemon:
         now: Callable[[], float] = time.time,
         fast: bool = False,
         windows: int = 0,
-        say: Callable[[str, str], None] = lambda name, sentence: log.info("%s: %s", name, sentence),
+        say: Say = log_sentence,
     ) -> None:
         self.config = load_yaml(path, DaemonConfig)
         self._path = path
@@ -126,7 +126,8 @@ class Daemon:
 
         Raises:
             StorageError: The store cannot be opened.
-            InvalidInput: Another daemon uses the store, or the frontend cannot listen.
+            InvalidInput: Another daemon uses the store, or the frontend cannot listen; at the end of a number
+                of windows: a target could not be kept, because what it is asked for cannot be.
         """
         self._frontend = frontend
         state = DaemonStore(self.config.state, now=self._now, say=lambda sentence: self._say("", sentence))
@@ -163,9 +164,17 @@ class Daemon:
                 if damage := state.damage():
                     return damage
             if self._windows and not any(thread.is_alive() for _, thread in self._workers.values()):
+                self._check_mistakes()
                 return ""
             time.sleep(TICK)
         return ""
+
+    def _check_mistakes(self) -> None:
+        """Raise InvalidInput if targets ended because of a mistake; names them all."""
+        found = [f"{name}: {one.mistake}" for name, one in self.workers.items() if one.mistake is not None]
+        if found:
+            count = f"{len(found)} of {len(self._workers)} cannot be kept as they are:"
+            raise InvalidInput("targets", "\n  ".join([count, *found]))
 
     def _begin(self, target: TargetConfig, store: Store, *, delay: float = 0.0) -> None:
         if target.name in self._workers:  # two workers would undo what the other does

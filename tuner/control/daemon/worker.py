@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tuner.adapters import connect
 from tuner.adapters.traffic import Traffic, TrafficSource
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tuner.measurement import Measurement
     from tuner.planning.autoscale import ScalingAdvice
 
-__all__ = ["StoppableClock", "Stopped", "Worker", "WorkerReport"]
+__all__ = ["Say", "StoppableClock", "Stopped", "Worker", "WorkerReport"]
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,18 @@ class WorkerReport:
     """What the server runs after the turn."""
     scaling: Mapping[str, ScalingAdvice] = field(default_factory=dict)
     """How many servers the target should have, by pool; empty where nobody can say."""
+
+
+class Say(Protocol):
+    """Receives the name of a target (empty for the daemon itself) and a sentence for the log."""
+
+    def __call__(self, name: str, sentence: str, level: int = logging.INFO, /) -> None:
+        """Log the sentence."""
+
+
+def log_sentence(name: str, sentence: str, level: int = logging.INFO) -> None:
+    """Log a sentence where nobody else wants to have it."""
+    log.log(level, "%s: %s", name, sentence)
 
 
 class StoppableClock:
@@ -150,8 +162,8 @@ class Worker:
         store: Where windows, decisions and the agent are kept.
         now: Seconds since 1970.
         fast: Let a simulated target run as fast as it can, and learn reproducibly.
-        windows: Number of windows after which it ends; 0 goes on.
-        say: Receives the name of the target and a sentence for the log.
+        windows: Number of windows after which it ends, or at a mistake in what it is to do; 0 goes on.
+        say: Receives what is to be logged.
         watch: Receives the name of the target and a report of each turn.
         delay: Pause before the start, s, so that the windows of many targets do not end at the same moment.
     """
@@ -164,7 +176,7 @@ class Worker:
         now: Callable[[], float] = time.time,
         fast: bool = False,
         windows: int = 0,
-        say: Callable[[str, str], None] = lambda name, sentence: log.info("%s: %s", name, sentence),
+        say: Say = log_sentence,
         watch: Callable[[str, WorkerReport], None] | None = None,
         delay: float = 0.0,
     ) -> None:
@@ -173,6 +185,8 @@ class Worker:
         self._due = math.inf  # when the window under way is overdue
         self.record: WindowRecord | None = None
         self.turns = 0
+        self.mistake: InvalidInput | None = None
+        """What the target is asked for that cannot be; None if it is not known to be a mistake."""
         self.learned: CostMap | None = None
         """What is learned of the present load; None unless somebody watches."""
         self.traffic: Traffic | None = None
@@ -212,13 +226,14 @@ class Worker:
         pause, logged = FIRST_PAUSE, ""
         longest = min(LONGEST_PAUSE, max(self.config.window, FIRST_PAUSE))
         while not self._done:
-            turns = self.turns
+            turns, self.mistake = self.turns, None
             try:
                 self._attach()
             except Stopped:
                 break
             except TunerError as error:
                 self._phase = f"waiting: {error}"
+                self.mistake = error if isinstance(error, InvalidInput) else None
             except Exception as error:
                 self._trace(error)
                 self._phase = f"waiting: {type(error).__name__}: {one_line(str(error))}"
@@ -226,8 +241,12 @@ class Worker:
                 break
             pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, longest)
             problem = self._phase.removeprefix("waiting: ")
+            level = logging.INFO if self.mistake is None else logging.ERROR
+            if self.mistake is not None and self._windows:  # so many windows may never come
+                self._say(problem, level=level)
+                break
             if problem != logged or self.turns > turns:  # once is enough, however long it lasts
-                self._say(f"{problem}; trying again until it works")
+                self._say(f"{problem}; trying again until it works", level=level)
             logged = problem
             if self._stop.wait(pause):
                 break
@@ -461,9 +480,9 @@ class Worker:
         self._advised = came_of_it if record.outcome in {"recommended", "postponed"} else ""
         self._say(f"{came_of_it}; {decision.reason}", note=False)
 
-    def _say(self, sentence: str, *, note: bool = True) -> None:
+    def _say(self, sentence: str, *, note: bool = True, level: int = logging.INFO) -> None:
         """Log a sentence; ``note`` also stores it as an event, which decisions are without."""
-        self._log(self.config.name, sentence)
+        self._log(self.config.name, sentence, level)
         if note:
             try:
                 self._store.note(sentence if self._id else f"{self.config.name}: {sentence}", self._id)
