@@ -48,6 +48,31 @@ def test_servers_can_be_asked(run: Run) -> None:
     assert "b: model: the server does not serve 'nobody'" in err
 
 
+def test_what_the_daemon_would_refuse_is_found(run: Run) -> None:
+    """A goal that cannot be measured, and time of its own with Prometheus; each by the name of its field."""
+    Path("gpu.yaml").write_text(
+        "targets:\n"
+        "  - {name: a, url: 'sim://mlp?rate=300', slo: p95=30ms, mode: apply, window: 2s, objective: gpu}\n"
+        "  - {name: b, url: 'sim://mlp', slo: p95=30ms, sli: {prometheus: 'http://127.0.0.1:1', query: up}}\n"
+        "  - {name: c, url: 'sim://mlp', slo: p95=30ms, knobs: {max_batch_size: 4}}\n"
+        "  - {name: d, url: 'sim://mlp', slo: p95=30ms, probe_rate: 20}\n"
+        "  - {name: e, url: 'sim://mlp', slo: p95=30ms, mode: observe, knobs: {max_batch_size: 4}}\n"
+    )
+
+    code, out, err = run("check", "gpu.yaml", "--connect")
+
+    assert code == 2
+    assert "gpu.yaml is right" not in out
+    none = "no GPU can be seen from this machine, and the server reports none"
+    assert err.splitlines()[1:] == [
+        f"  a: objective: {none}; use latency or cpu",
+        "  b: sli.prometheus: a simulated target has its own time; leave it out",
+    ]
+    assert "c: simulated-triton 1, 12 configurations" in out
+    assert "d: simulated-triton" in out
+    assert "e: simulated-triton" in out
+
+
 def test_mistakes_are_told(run: Run) -> None:
     """Exit code 2, line and field."""
     Path("bad.yaml").write_text("targets:\n  - name: a\n    url: sim://mlp\n    slo: fast\n")

@@ -39,7 +39,9 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="See docs/daemon.md.")],
     connect: Annotated[
         bool,
-        typer.Option("--connect", help="Also check that each server has these knobs. Changes nothing."),
+        typer.Option(
+            "--connect", help="Also check that each server has and can do what is asked. Changes nothing."
+        ),
     ] = False,
 ) -> None:
     """Check a file and print what it means; of a mistake the line and the field."""
@@ -69,10 +71,11 @@ def check(
 
 
 def _connect(config: DaemonConfig) -> None:
-    """Compare the file with the knobs of each server."""
+    """Compare the file with what each server has and can do."""
     from contextlib import closing
 
     from tuner.adapters import connect
+    from tuner.control.daemon.target import attached_quietly
     from tuner.errors import TunerError
     from tuner.printable import one_line
 
@@ -81,11 +84,11 @@ def _connect(config: DaemonConfig) -> None:
         try:
             with closing(connect(target.url)) as backend:
                 grids = target.grids(backend.space)
-            with closing(connect(target.url, grids)) as backend:
-                described = backend.describe()
+            with attached_quietly(target, grids) as attachment:
+                described = attachment.description
                 writable = "can be changed" if described.writable else "cannot be changed"
                 server = one_line(f"{described.server} {described.version}")
-                print(f"{target.name}: {server}, {backend.space.size} configurations, {writable}")
+                print(f"{target.name}: {server}, {attachment.space.size} configurations, {writable}")
         except TunerError as error:
             problems.append(f"{target.name}: {error}")
     if problems:

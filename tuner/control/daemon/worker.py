@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Protocol
 from tuner.adapters import connect
 from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
+from tuner.control.daemon.target import attached
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
 from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
-from tuner.control.drive.requirement import check_target
 from tuner.control.drive.scaling import TargetScaling
 from tuner.control.store.journal import StoreJournal, last_change, recount, replay, resolve, save_policy
 from tuner.control.store.order_book import StoredOrders
@@ -35,7 +35,7 @@ from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective, Slo
 from tuner.printable import one_line
-from tuner.profiler.attachment import Attachment, Simulated, attach_for
+from tuner.profiler.attachment import Attachment, Simulated
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
@@ -267,10 +267,7 @@ class Worker:
     def _attach(self) -> None:
         """Attach, resume what was left, and keep the target until stopped."""
         c = self.config
-        setting = c.setting(self._grids())
-        with attach_for(setting, c.url, seed=c.seed, clock=self._clock) as attachment:
-            decide = c.mode != "observe"
-            check_target(attachment, c.slo, c.objective, apply=c.mode == "apply", decide=decide)
+        with attached(c, self._grids(), clock=self._clock) as (attachment, setting):
             objective = setting.objective_on(attachment.host.cores)
             standing = self._store.target(
                 c.name, c.url, attachment.space, attachment.original, objective=objective.key
