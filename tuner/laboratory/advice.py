@@ -23,6 +23,9 @@ WORTH = 1 - SPREAD
 """A change is recommended if it costs less than this share of the present cost; the control loop asks for
 the same gain."""
 
+SURE = 2.0
+"""Deviations of an estimate beyond which the truth is hardly ever: 1 in 40 on either side."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdviceRow:
@@ -170,12 +173,15 @@ def _from_estimator(
     now = replace(now, expected=known.expected, uncertainty=known.uncertainty)
     change = int(order[0]) != present and best.cost < known.cost * WORTH
     shown = [best] if int(order[0]) != present else []
+    least = math.exp((logs - SURE * spread)[numbers].min())
+    hope = unsaturated(least) <= 1.0
+    reasons = _reasons(objective, now, known, best, change=change, hope=hope, windows=len(quiet))
     return Advice(
         rate=rate,
         change=change,
         configuration=best.configuration if change else now.configuration,
         rows=(now, *shown, *(described(number, "then") for number in others)),
-        reasons=(*_reasons(objective, now, known, best, change=change, windows=len(quiet)), *_doubts(unlike)),
+        reasons=(*reasons, *_doubts(unlike)),
     )
 
 
@@ -232,9 +238,16 @@ def _doubts(unlike: Sequence[str]) -> list[str]:
 
 
 def _reasons(
-    objective: Objective, now: AdviceRow, known: AdviceRow, best: AdviceRow, *, change: bool, windows: int
+    objective: Objective,
+    now: AdviceRow,
+    known: AdviceRow,
+    best: AdviceRow,
+    *,
+    change: bool,
+    hope: bool,
+    windows: int,
 ) -> tuple[str, ...]:
-    """Return why, how sure that is, and where it comes from."""
+    """Return why, how sure that is, and where it comes from; `hope`: a configuration may keep the SLO."""
     comparable = math.isfinite(now.measured) and not is_cut(now.measured, now.cut_off)
     error = known.expected / now.measured - 1 if comparable else NOT_KNOWN
     reasons = [
@@ -248,6 +261,9 @@ def _reasons(
         reasons.append(f"it is off by {error:+.0%} for the present configuration")
     if not best.expected <= objective.slo.latency:
         reasons.append(
-            f"no configuration is expected to keep {objective.slo}: it needs more capacity or less load"
+            f"it is not known whether a configuration keeps {objective.slo}, so unsure are the estimates: "
+            "watch for longer (--windows), or let `tuner run` try some"
+            if hope
+            else f"no configuration is expected to keep {objective.slo}: it needs more capacity or less load"
         )
     return tuple(reasons)
