@@ -15,6 +15,8 @@ from tuner.agents.choice import allowed_numbers, cheapest, stay
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.policy_file import StoredArrays, check_knobs, damaged, read_policy, write_policy
 from tuner.agents.records import SLOWEST, Records
+from tuner.agents.rules import check_rules
+from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
 
 __all__ = ["Bookkeeper", "Parameters"]
@@ -32,8 +34,11 @@ class Parameters:
     """The grid of arrival rates, whose points are the states."""
 
     def __post_init__(self) -> None:
-        if not self.noise >= 0:
-            raise ValueError(f"`noise >= 0` must hold, but got {self.noise=}")
+        check_rules(
+            self,
+            start=(self.start is None or self.start >= 0, "the number of a configuration, from 0 on"),
+            noise=(self.noise >= 0, "at least 0"),
+        )
 
 
 P = TypeVar("P", bound=Parameters)
@@ -60,6 +65,9 @@ class Bookkeeper(ABC, Generic[P]):
         self.space = space
         self.parameters: P = parameters or self.constants()
         start = self.parameters.start
+        if start is not None and start >= space.size:
+            problem = f"there is no configuration {start}"
+            raise InvalidInput("parameter start", problem, f"they are numbered from 0 to {space.size - 1}")
         first = space.default if start is None else space.decode(start)
         self.start = int(space.canonical[space.encode(first)])
         self.records = Records(space)

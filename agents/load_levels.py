@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.agents.rules import check_rules
+
 __all__ = [
     "SPAN",
     "LoadLevels",
@@ -52,10 +54,12 @@ class LoadLevels:
     """Rates below this count as this one, requests/s."""
 
     def __post_init__(self) -> None:
-        if not 1 < self.ratio < math.inf or not 0 < self.lowest < math.inf or not 0 <= self.hysteresis < 0.5:
-            raise ValueError(
-                f"`ratio > 1`, `lowest > 0` and `0 <= hysteresis < 0.5` must hold, but got {self}"
-            )
+        check_rules(
+            self,
+            ratio=(1 < self.ratio < math.inf, "above 1"),
+            hysteresis=(0 <= self.hysteresis < 0.5, "at least 0 and below 0.5"),
+            lowest=(0 < self.lowest < math.inf, "above 0"),
+        )
 
     def level(self, rate: float, previous: int | None = None, *, foreign: float = math.nan) -> int:
         """Return the level of a window, staying at ``previous`` near its border.

@@ -35,12 +35,16 @@ import numpy as np
 from tuner.agents.log_cost import log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rivals.walker import Transition, Walker, WalkerParameters, build_network
+from tuner.agents.rules import check_rules
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["Capes", "CapesLevel", "CapesLevelParameters", "CapesParameters"]
+
+MOST = 1_000_000
+"""Steps remembered, replayed at once, or trained in a window."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,12 +74,18 @@ class CapesParameters(WalkerParameters):
 
     def __post_init__(self) -> None:
         WalkerParameters.__post_init__(self)
-        if not (0 <= self.discount < 1 and 0 < self.target_rate <= 1):
-            raise ValueError(f"`0 <= discount < 1` and `0 < target_rate <= 1` must hold, but got {self}")
-        if min(self.batch, self.training_steps, self.memory, self.epsilon_windows) < 1:
-            raise ValueError(f"counts must be positive, so `batch >= 1` must hold and so on, but got {self}")
-        if not 0 <= self.epsilon_last <= self.epsilon_first <= 1:
-            raise ValueError(f"`0 <= epsilon_last <= epsilon_first <= 1` must hold, but got {self}")
+        first = self.epsilon_first
+        check_rules(
+            self,
+            discount=(0 <= self.discount < 1, "at least 0 and below 1"),
+            target_rate=(0 < self.target_rate <= 1, "above 0 and at most 1"),
+            batch=(1 <= self.batch <= MOST, f"from 1 to {MOST:,}"),
+            training_steps=(1 <= self.training_steps <= MOST, f"from 1 to {MOST:,}"),
+            memory=(1 <= self.memory <= MOST, f"from 1 to {MOST:,}"),
+            epsilon_windows=(self.epsilon_windows >= 1, "at least 1"),
+            epsilon_first=(0 <= first <= 1, "from 0 to 1"),
+            epsilon_last=(0 <= self.epsilon_last <= first, f"from 0 to epsilon_first, {first:g}"),
+        )
 
     def epsilon(self, windows: int) -> float:
         """Return the share of random actions after a number of windows."""

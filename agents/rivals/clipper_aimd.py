@@ -27,6 +27,7 @@ from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.agents.choice import allowed_numbers
 from tuner.agents.load_levels import nearest_level
 from tuner.agents.policy_file import StoredArrays
+from tuner.agents.rules import check_rules
 from tuner.knobs import KnobSpace, Role
 
 __all__ = ["ROLES", "AimdParameters", "ClipperAimd"]
@@ -47,10 +48,11 @@ class AimdParameters(Parameters):
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
-        if not (self.increase > 0 and 0 < self.decrease < 1):
-            raise ValueError(
-                f"`increase > 0` and `0 < decrease < 1` must hold, but got {self.increase=}, {self.decrease=}"
-            )
+        check_rules(
+            self,
+            increase=(self.increase > 0, "above 0"),
+            decrease=(0 < self.decrease < 1, "above 0 and below 1"),
+        )
 
 
 class ClipperAimd(Bookkeeper[AimdParameters]):

@@ -32,6 +32,7 @@ import numpy as np
 
 from tuner.agents.log_cost import log_cost
 from tuner.agents.rivals.walker import Transition, Walker, WalkerParameters, build_network
+from tuner.agents.rules import check_rules
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ def returns(rewards: np.ndarray, discount: float) -> np.ndarray:
         ahead = rewards[step] + discount * ahead
         sums[step] = ahead
     return sums
+
+
+MOST = 100_000
+"""Windows, episodes and steps of training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,11 +72,13 @@ class DeepRMParameters(WalkerParameters):
 
     def __post_init__(self) -> None:
         WalkerParameters.__post_init__(self)
-        if not (0 <= self.discount <= 1 and self.episode >= 1 and self.episodes >= 2 and self.passes >= 1):
-            raise ValueError(
-                "`0 <= discount <= 1`, `episode >= 1`, `episodes >= 2` and `passes >= 1` must hold, "
-                f"but got {self}"
-            )
+        check_rules(
+            self,
+            discount=(0 <= self.discount <= 1, "from 0 to 1"),
+            episode=(1 <= self.episode <= MOST, f"from 1 to {MOST:,}"),
+            episodes=(2 <= self.episodes <= MOST, f"from 2 to {MOST:,}"),
+            passes=(1 <= self.passes <= MOST, f"from 1 to {MOST:,}"),
+        )
 
 
 class DeepRM(Walker[DeepRMParameters]):

@@ -34,6 +34,7 @@ import numpy as np
 
 from tuner.agents.records import LevelCosts
 from tuner.agents.rivals.search import SearchAgent, SearchParameters
+from tuner.agents.rules import check_rules
 from tuner.knobs import KnobSpace
 
 __all__ = ["HillClimb", "HillClimbParameters"]
@@ -57,11 +58,12 @@ class HillClimbParameters(SearchParameters):
 
     def __post_init__(self) -> None:
         SearchParameters.__post_init__(self)
-        if not (self.radius >= 1 and self.probes >= 1 and self.restarts >= 0):
-            raise ValueError(
-                "`radius >= 1`, `probes >= 1` and `restarts >= 0` must hold, "
-                f"but got {self.radius=}, {self.probes=}, {self.restarts=}"
-            )
+        check_rules(
+            self,
+            radius=(self.radius >= 1, "at least 1"),
+            probes=(self.probes >= 1, "at least 1"),
+            restarts=(self.restarts >= 0, "at least 0"),
+        )
 
 
 @dataclass(slots=True)

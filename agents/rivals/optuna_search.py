@@ -21,6 +21,7 @@ import numpy as np
 from tuner.agents.log_cost import log_cost
 from tuner.agents.records import LevelCosts
 from tuner.agents.rivals.search import SearchAgent, SearchParameters
+from tuner.agents.rules import check_rules
 from tuner.agents.threads import one_blas_thread
 from tuner.knobs import KnobSpace
 
@@ -45,11 +46,13 @@ class OptunaParameters(SearchParameters):
 
     def __post_init__(self) -> None:
         SearchParameters.__post_init__(self)
-        if not (self.startup >= 1 and self.history >= 10 and self.tries >= 1 and self.ceiling > 1):
-            raise ValueError(
-                "`startup >= 1`, `history >= 10`, `tries >= 1` and `ceiling > 1` must hold, "
-                f"but got {self.startup=}, {self.history=}, {self.tries=}, {self.ceiling=}"
-            )
+        check_rules(
+            self,
+            startup=(self.startup >= 1, "at least 1"),
+            history=(self.history >= 10, "at least 10"),
+            ceiling=(self.ceiling > 1, "above 1"),
+            tries=(self.tries >= 1, "at least 1"),
+        )
 
 
 class OptunaSearch(SearchAgent[OptunaParameters]):

@@ -23,6 +23,7 @@ from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.agents.choice import allowed_numbers
 from tuner.agents.log_cost import log_costs
+from tuner.agents.rules import check_rules
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
 
@@ -45,8 +46,11 @@ class SafeGpParameters(Parameters):
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
-        if not (self.bound >= 0 and self.history >= 2):
-            raise ValueError(f"`bound >= 0` and `history >= 2` must hold, but got {self=}")
+        check_rules(
+            self,
+            bound=(self.bound >= 0, "at least 0"),
+            history=(self.history >= 2, "at least 2"),
+        )
 
 
 class SafeGp(Bookkeeper[SafeGpParameters]):

@@ -20,6 +20,7 @@ import numpy as np
 from tuner.agents.agent import State
 from tuner.agents.bookkeeper import Bookkeeper, Parameters
 from tuner.agents.choice import allowed_numbers
+from tuner.agents.rules import check_rules
 from tuner.knobs import KnobSpace
 
 __all__ = ["SearchAgent", "SearchParameters"]
@@ -37,8 +38,7 @@ class SearchParameters(Parameters):
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
-        if self.budget < 1:
-            raise ValueError(f"`budget >= 1` must hold, but got {self.budget=}")
+        check_rules(self, budget=(self.budget >= 1, "at least 1"))
 
 
 S = TypeVar("S", bound=SearchParameters)

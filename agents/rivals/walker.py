@@ -21,6 +21,7 @@ from tuner.agents.choice import allowed_numbers
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rivals.inputs import Inputs
 from tuner.agents.rivals.steps import StepActions
+from tuner.agents.rules import check_rules, is_network
 from tuner.knobs import KnobSpace
 
 if TYPE_CHECKING:
@@ -40,8 +41,11 @@ class WalkerParameters(Parameters):
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
-        if not (self.hidden and min(self.hidden) >= 1 and self.learning_rate > 0):
-            raise ValueError(f"layers of at least one unit and `learning_rate > 0` must hold, but got {self}")
+        check_rules(
+            self,
+            hidden=is_network(self.hidden),
+            learning_rate=(self.learning_rate > 0, "above 0"),
+        )
 
 
 W = TypeVar("W", bound=WalkerParameters)

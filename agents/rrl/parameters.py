@@ -89,5 +89,7 @@ class RRLParameters(FormParameters):
         FormParameters.__post_init__(self)
         if self.prior not in ("neural", "none"):
             raise ValueError(f"`prior` is neural or none, but got {self.prior=}")
+        if self.caution is not None and not self.caution >= 0:
+            raise ValueError(f"`caution >= 0` must hold, but got {self.caution=}")
         if self.memory < 1:
             raise ValueError(f"`memory >= 1` must hold, but got {self.memory=}")

@@ -94,7 +94,13 @@ def test_q_learning_is_rrl_with_a_region_of_a_point() -> None:
     ("name", "parameters", "message"),
     [
         ("random", {"delta": 1}, "parameter delta: unknown; there are .*budget"),
-        ("random", {"budget": 0}, "parameter random: `budget >= 1`"),
+        ("random", {"budget": 0}, "parameter random: budget: must be at least 1, but got 0; "),
+        ("random", {"noise": -1}, "parameter random: noise: must be at least 0, but got -1.0; "),
+        ("random", {"start": 10**6}, "parameter start: there is no configuration 1000000; they are numbered"),
+        ("random", {"levels.ratio": 1}, "parameter levels: ratio: must be above 1, but got 1.0; "),
+        ("hill_climb", {"probes": 0}, "parameter hill_climb: probes: must be at least 1, but got 0; "),
+        ("clipper_aimd", {"decrease": 1}, "parameter clipper_aimd: decrease: must be above 0 and below 1"),
+        ("rrl", {"caution": -1}, r"`caution >= 0` must hold, but got caution=-1\.0"),
         ("hill_climb", {"radius": "far"}, "parameter radius: .*number"),
         ("q_learning", {"estimator": {"depth": 1}}, "parameter estimator.depth: unknown"),
         ("q_learning", {"estimator.depth": 1}, "parameter estimator.depth: unknown"),
@@ -198,7 +204,7 @@ def test_third_party_bookkeepers_are_like_ours(monkeypatch: pytest.MonkeyPatch, 
 
 def test_start_outside_the_space() -> None:
     """It is the number of a configuration."""
-    with pytest.raises(InvalidInput, match=r"outside 0\.\.71"):
+    with pytest.raises(InvalidInput, match=r"numbered from 0 to 71"):
         make_agent("random", SPACE, start=72)
 
 

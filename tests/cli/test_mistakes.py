@@ -181,6 +181,13 @@ compare --env tuner/TFServingCPU-v0 --objective gpu   | has no GPU
 train --out p --agent rrl_paper:delta=-1              | got delta=-1
 train --out p --agent rrl_paper:delta=inf             | inf is not finite
 train --out p --agent rrl:caution=much                | caution: must be a valid number, but got 'much'
+train --out p --agent rrl:caution=-1                  | --agent rrl: `caution >= 0` must hold
+train --out p --agent 'capes:hidden=[]'               | --agent capes: hidden: must be 1 to 8 layers
+train --out p --agent 'capes:hidden=[1000000]'        | 1 to 4096 units, but got [1000000]; those of capes are
+train --out p --agent deeprm:episodes=1               | --agent deeprm: episodes: must be from 2 to 100,000
+train --out p --agent capes:memory=0                  | --agent capes: memory: must be from 1 to
+train --out p --agent capes:start=99999               | --agent capes: start: there is no configuration 99999
+compare --agents 'rrl,capes:epsilon_last=2'           | --agents capes: epsilon_last: must be from 0 to
 train --out p --env CartPole-v1                       | --env
 train --out p --env tuner/Nowhere-v0                  | tuner/TritonCPU-v0
 train --out p --env nowhere://x                       | 'nowhere://x' has no known scheme

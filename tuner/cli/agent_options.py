@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AGENT_HELP",
     "AgentOptions",
+    "check_agent",
     "parse_agent",
     "parse_agents",
     "run_spec",
@@ -173,6 +174,29 @@ def parse_agents(text: str, spec: RunSpec) -> list[RunSpec]:
     if not specs:
         raise InvalidInput("--agents", "none is given", "write rrl,capes,deeprm")
     return specs
+
+
+def check_agent(spec: RunSpec, option: str) -> None:
+    """Check that a run is possible, before much is done.
+
+    Args:
+        spec: The run.
+        option: Where the user named its agent.
+
+    Raises:
+        InvalidInput: An unknown agent, environment or workload, or a bad value.
+    """
+    from tuner.errors import InvalidInput
+    from tuner.laboratory.agent_run import check_run
+
+    try:
+        check_run(spec)
+    except InvalidInput as error:
+        mark = "parameter "
+        if not error.setting.startswith(mark):
+            raise
+        problem = str(error).removeprefix(mark).removeprefix(f"{spec.agent}: ")
+        raise InvalidInput(f"{option} {spec.agent}", problem) from error
 
 
 def skipped_text(windows: int) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.agent_options import AGENT_HELP, AgentOptions, parse_agents, run_spec
+from tuner.cli.agent_options import AGENT_HELP, AgentOptions, check_agent, parse_agents, run_spec
 from tuner.cli.options import MOST_WINDOWS, Seed
 from tuner.cli.output import JsonFile
 from tuner.cli.signature import fields_as_options
@@ -40,13 +40,13 @@ def compare(
     """Let agents learn under the same loads; count windows until each stays near the best, and the cost."""
     from tuner.cli.comparison import compare_runs
     from tuner.files.storage import make_folder
-    from tuner.laboratory.agent_run import check_run, run_agent
+    from tuner.laboratory.agent_run import run_agent
     from tuner.laboratory.comparison import run_specs
 
     base = run_spec(where, seed=seed, windows=windows)
     chosen = parse_agents(agents, base)
     for one in chosen:
-        check_run(one)
+        check_agent(one, "--agents")
     if plot is not None:
         make_folder(plot, "--plot")
     runs = compare_runs(run_agent, run_specs(chosen, seeds), base, seeds=seeds, out=out)

@@ -13,6 +13,7 @@ import typer
 from tuner.cli.agent_options import (
     AGENT_HELP,
     AgentOptions,
+    check_agent,
     parse_agent,
     run_spec,
     skipped_text,
@@ -79,13 +80,12 @@ def train(
     from dataclasses import replace
 
     from tuner.cli.console import make_console
-    from tuner.laboratory.agent_run import check_run
 
     learner = _learner(agent, policy, out)
     spec = run_spec(where, seed=seed, windows=windows, **learner)
     if not spec.rates:
         spec = replace(spec, rates=_loads(spec))
-    check_run(spec)
+    check_agent(spec, "--agent")
     trainings = _trainings(spec, seeds, out, tensorboard)
     console = make_console()
     try:

@@ -119,5 +119,5 @@ def test_unknown_load_is_left_to_the_network() -> None:
 )
 def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
-    with pytest.raises(ValueError, match="must hold"):
+    with pytest.raises(ValueError, match="must be"):
         CapesParameters(**wrong)

@@ -120,5 +120,5 @@ def test_spaces_without_a_batch() -> None:
 @pytest.mark.parametrize("wrong", [{"increase": 0.0}, {"decrease": 1.0}, {"noise": -1.0}])
 def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
-    with pytest.raises(ValueError, match="must hold"):
+    with pytest.raises(ValueError, match="must be"):
         AimdParameters(**wrong)

@@ -72,5 +72,5 @@ def test_policy_is_a_distribution_over_the_options() -> None:
 )
 def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
-    with pytest.raises(ValueError, match="must hold"):
+    with pytest.raises(ValueError, match="must be"):
         DeepRMParameters(**wrong)

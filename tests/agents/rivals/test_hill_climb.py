@@ -100,5 +100,5 @@ def test_finds_a_good_configuration_on_the_bed() -> None:
 @pytest.mark.parametrize("wrong", [{"radius": 0.5}, {"probes": 0}, {"restarts": -1}, {"budget": 0}])
 def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
-    with pytest.raises(ValueError, match="must hold"):
+    with pytest.raises(ValueError, match="must be"):
         HillClimbParameters(**wrong)

@@ -95,5 +95,5 @@ def test_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
 )
 def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
-    with pytest.raises(ValueError, match="must hold"):
+    with pytest.raises(ValueError, match="must be"):
         OptunaParameters(**wrong)

@@ -123,5 +123,5 @@ def test_all_measured_ends_the_search() -> None:
 @pytest.mark.parametrize("wrong", [{"budget": 0}, {"noise": -0.1}])
 def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
-    with pytest.raises(ValueError, match="must hold"):
+    with pytest.raises(ValueError, match="must be"):
         SearchParameters(**wrong)
