@@ -106,6 +106,14 @@ def test_a_decision_that_there_is_not(run: Run, number: str) -> None:
     assert (code, err) == (2, f"error: DECISION: there is no decision {number}; there are 1 to 4\n")
 
 
+def test_a_knob_to_pin_that_there_is_not(run: Run) -> None:
+    """It is named by the option that was written, with the knobs that there are."""
+    code, _, err = run("pin", "mlp", "--set", "foo=8")
+
+    assert code == 2
+    assert err.startswith("error: --set foo: unknown; the knobs are max_batch_size, ")
+
+
 def test_the_history_as_json(run: Run) -> None:
     """With everything that is known of each decision."""
     _, out, _ = run("history", "--json", "--count", "2")

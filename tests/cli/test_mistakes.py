@@ -32,6 +32,8 @@ FILES = {
     "none.yaml": "targets: []",
     "cyclic.yaml": "slo_ms: 9\nrate: 1\nstages: [{name: a, profile_ms: {1: 1}, next: [{stage: a}]}]",
     "scenario.yaml": "policy: nobody\nsessions: [{name: s, slo_ms: 40, rate: 3, alpha_ms: 1, beta_ms: 2}]",
+    "right.yaml": "policy: eager\naccelerators: 1\n"
+    "sessions: [{name: s, slo_ms: 40, rate: 3, alpha_ms: 1, beta_ms: 2}]",
     "front.yaml": "listen: {grpc: here}\nsessions: [{name: s, backends: ['triton://127.0.0.1:1/m']}]",
     "events.npz": "no log",
     "jobs.csv": "a,b",
@@ -45,6 +47,7 @@ FILES = {
     "cluster.yaml": "previous: deep.json\nsessions: [{name: s, slo_ms: 9, rate: 3, alpha_ms: 1, beta_ms: 2}]",
     "parts.yaml": "previous: deep.json\npartitions: 1\nmodels: [{name: m, memory_mib: 1, rate: 1}]",
     "text.db": "no store",
+    "nowhere.yaml": "targets: [{name: a, url: 'sim://m', slo: p95=1s}]\nstate: nowhere/x.db",
     "policy/policy.json": "{",
     "run/report.json": "[]",
 }
@@ -227,7 +230,8 @@ compare --windows 1 --seeds 1 --agents rrl --json folder | folder
 report                                                | RUN: is missing
 report missing                                        | report.json
 report run                                            | report.json
-report taken                                          | report.json
+report taken                                          | RUN: taken is a file; give the run's folder
+report run/report.json                                | run/report.json: not a
 serve resnet                                          | mlp
 serve --server nginx                                  | triton, tfserving
 demo --server nginx                                   | triton, tfserving
@@ -248,6 +252,10 @@ simulate empty.yaml                                   | empty.yaml
 simulate number.yaml                                  | number.yaml
 simulate daemon.yaml                                  | daemon.yaml
 simulate scenario.yaml                                | 'nobody'
+simulate right.yaml --json folder                     | --json: folder is a folder; write the name of a file
+simulate right.yaml --trace folder                    | --trace: folder is a folder; write the name of a file
+simulate right.yaml --metrics taken/x                 | --metrics: cannot write to
+goodput right.yaml --json folder                      | --json: folder is a folder; write the name of a file
 simulate missing.yaml --seconds 0                     | --seconds: '0'
 goodput missing.yaml                                  | missing.yaml
 goodput list.yaml                                     | list.yaml
@@ -295,26 +303,33 @@ config check address.yaml                             | 'nohost'
 config check none.yaml                                | needs at least one target
 config example extra                                  | extra
 daemon missing.yaml                                   | missing.yaml
+daemon nowhere.yaml                                   | nowhere.yaml line 2: state: there is no folder
 daemon folder                                         | folder
 daemon daemon.yaml                                    | 'a/b'
 daemon mode.yaml --log loud                           | --log
 daemon mode.yaml --windows -1                         | --windows: '-1'
 history                                               | servetune.db
-history --state text.db                               | text.db
-history --state folder                                | folder
+history --state text.db                               | --state: text.db is not a store of servetune
+history --state folder                                | --state: folder is a folder
+history --state .                                     | --state: . is a folder
+history --state /dev/null                             | --state: /dev/null is a pipe or a device, not a file
+history --state missing.db                            | state missing.db: there is no such file
 history --count 0                                     | --count: '0'
 explain one                                           | 'one' must be a valid integer
 explain 1                                             | servetune.db
-explain 1 --state text.db                             | text.db
+explain 1 --state text.db                             | --state: text.db is not a store
 pause a                                               | servetune.db
-pause a --state text.db                               | text.db
+pause a --state text.db                               | --state: text.db is not a store
 pause                                                 | TARGET: is missing
 resume a                                              | servetune.db
 pin a --set x                                         | --set
 pin a --set x=y                                       | --set
+pin a --set =3                                        | --set: '=3' is not NAME=VALUE
+pin a --set x=1,2                                     | --set: 'x=1,2' is not NAME=VALUE
+pin a --set x=                                        | --set: 'x=' is not NAME=VALUE
 pin a --set max_batch_size=4                          | servetune.db
 unpin a                                               | servetune.db
-rollback a --state folder                             | folder
+rollback a --state folder                             | --state: folder is a folder
 dispatch                                              | CONFIG.yaml: is missing
 dispatch missing.yaml                                 | missing.yaml
 dispatch list.yaml                                    | list.yaml

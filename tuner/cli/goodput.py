@@ -63,7 +63,7 @@ def goodput(
 
     share = None if limit is None else _share(limit)
     good = Good(share, overall)
-    scenario = load_scenario(file, "goodput", seed, seconds, out)
+    scenario = load_scenario(file, "goodput", seed, seconds, {"--json": out})
     console = make_console()
     print_notes(console, scenario.notes)
     with make_progress(console) as progress:

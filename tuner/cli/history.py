@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.state import opened_store
+
 if TYPE_CHECKING:
     from tuner.control.store.history import StoredDecision
 
@@ -33,14 +35,11 @@ def history(
     as_json: Json = False,
 ) -> None:
     """Show the daemon's decisions, newest last, and unusual events."""
-    from contextlib import closing
-
     from tuner.control.store.history import events
     from tuner.control.store.history import history as read
-    from tuner.control.store.store import Store
     from tuner.printable import one_line
 
-    with closing(Store(state, reading=True)) as store:
+    with opened_store(state, reading=True) as store:
         entries = read(store, target=target, count=count, holds=holds)
         happened = events(store, target=target, count=count)
     if as_json:
@@ -62,13 +61,10 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say why a decision was made, what was expected of it and what followed."""
-    from contextlib import closing
-
     from tuner.cli.console import make_console, plain
     from tuner.control.store.history import explain as read
-    from tuner.control.store.store import Store
 
-    with closing(Store(state, reading=True)) as store:
+    with opened_store(state, reading=True) as store:
         entry, lines = read(store, decision)
     if as_json:
         print(json.dumps(entry.model_dump() | {"explanation": dict(lines)}, indent=1))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from tuner.control.store.store import Store
+from tuner.cli.state import opened_store
 
 __all__ = ["EXAMPLES", "pause", "pin", "resume", "rollback", "unpin"]
 
@@ -30,7 +27,7 @@ def pause(
     """Change nothing on a target, whatever happens, until `tuner resume`. Windows are still measured."""
     from tuner.control.store import order_book
 
-    with _store(state) as store:
+    with opened_store(state) as store:
         order_book.pause(store, target, why)
     print(f"{target} is paused")
 
@@ -39,7 +36,7 @@ def resume(target: Target, state: State = Path("servetune.db")) -> None:
     """End a pause."""
     from tuner.control.store import order_book
 
-    with _store(state) as store:
+    with opened_store(state) as store:
         order_book.resume(store, target)
     print(f"{target} is no longer paused")
 
@@ -55,16 +52,16 @@ def pin(
     """Keep a target at what it runs now, or at other values, until `tuner unpin`."""
     from tuner.control.store import order_book
     from tuner.errors import InvalidInput
-    from tuner.knobs import parse_grid
 
-    values = {}
-    for text in changes or []:
-        name, grid = parse_grid(text, "--set")
-        if len(grid) != 1:
-            raise InvalidInput("--set", f"'{text}' has more than one value", "write NAME=VALUE")
-        values[name] = grid[0]
-    with _store(state) as store:
-        pinned = order_book.in_words(store, target, order_book.pin(store, target, values))
+    values = _values(changes or [])
+    with opened_store(state) as store:
+        try:
+            pinned = order_book.in_words(store, target, order_book.pin(store, target, values))
+        except InvalidInput as error:
+            mark, _, name = error.setting.partition(" ")
+            if mark != "knob" or name not in values:
+                raise
+            raise InvalidInput(f"--set {name}", str(error).removeprefix(f"{error.setting}: ")) from error
     print(f"{target} is pinned to {pinned}")
 
 
@@ -72,7 +69,7 @@ def unpin(target: Target, state: State = Path("servetune.db")) -> None:
     """Let a pinned target be tuned again."""
     from tuner.control.store import order_book
 
-    with _store(state) as store:
+    with opened_store(state) as store:
         order_book.unpin(store, target)
     print(f"{target} is no longer pinned")
 
@@ -81,16 +78,24 @@ def rollback(target: Target, state: State = Path("servetune.db")) -> None:
     """Undo the last change of a target, once."""
     from tuner.control.store import order_book
 
-    with _store(state) as store:
+    with opened_store(state) as store:
         previous = order_book.in_words(store, target, order_book.roll_back(store, target))
     print(f"{target} goes back to {previous}")
 
 
-@contextmanager
-def _store(path: Path) -> Iterator[Store]:
-    from contextlib import closing
+def _values(changes: list[str]) -> dict[str, float]:
+    """Read repeated ``NAME=VALUE`` options.
 
-    from tuner.control.store.store import Store
+    Raises:
+        InvalidInput: One has another form.
+    """
+    from tuner.errors import InvalidInput
+    from tuner.knobs import parse_grid
 
-    with closing(Store(path, existing=True)) as store:
-        yield store
+    values = {}
+    for text in changes:
+        name, _, value = (part.strip() for part in text.partition("="))
+        if not (name and value) or "," in value:
+            raise InvalidInput("--set", f"'{text}' is not NAME=VALUE", "write it like max_batch_size=8")
+        name, (values[name],) = parse_grid(text, "--set")
+    return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -46,7 +46,7 @@ def load_scenario(
     use: Literal["simulate", "goodput"],
     seed: int | None,
     seconds: float | None,
-    *folders: Path | None,
+    outputs: Mapping[str, Path | None],
 ) -> Scenario:
     """Read the scenario's file, after checking that results can be stored.
 
@@ -55,7 +55,7 @@ def load_scenario(
         use: The command, which decides what the file must hold.
         seed: Instead of the file's, if given.
         seconds: Instead of the file's, if given.
-        folders: Files that are to be written; None for those not wanted.
+        outputs: Files that are to be written, by option; None for those not wanted.
 
     Raises:
         TunerError: The file has mistakes, or a folder cannot be written.
@@ -65,8 +65,8 @@ def load_scenario(
     from tuner.files.yaml_file import load_yaml
 
     scenario = load_yaml(path, Scenario, use=use)
-    for file in folders:
-        check_file(file, str(file))
+    for option, file in outputs.items():
+        check_file(file, option)
     if seconds is not None and scenario.requests is not None:
         raise InvalidInput("--seconds", "the file is measured over its `requests`", "leave them out there")
     given = {"seed": seed, "seconds": seconds}

@@ -74,7 +74,8 @@ def simulate(
             _refuse(path, option, "is not written for a query")
         simulate_query(file, out, seed, seconds)
         return
-    scenario = load_scenario(file, "simulate", seed, seconds, out, trace, metrics)
+    outputs = {"--json": out, "--trace": trace, "--metrics": metrics}
+    scenario = load_scenario(file, "simulate", seed, seconds, outputs)
     console = make_console()
     print_notes(console, scenario.notes)
     if scenario.planner is not None:

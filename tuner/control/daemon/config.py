@@ -374,7 +374,13 @@ class DaemonConfig(Section):
     @check_field("state")
     @classmethod
     def _beside_the_file(cls, path: Path, info: ValidationInfo) -> Path:
-        return info.context["folder"] / path if info.context else path
+        if not info.context:
+            return path
+        place: Path = info.context["folder"] / path
+        here = info.context.get("here", False)  # a file may also be checked for another machine
+        if here and not os.path.isdir(place.parent):  # pathlib raises for a name that is too long
+            raise ValueError(f"there is no folder {place.parent}; make it, or give another file")
+        return place
 
     @check_field("targets")
     @classmethod

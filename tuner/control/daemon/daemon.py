@@ -89,7 +89,7 @@ class Daemon:
         windows: int = 0,
         say: Say = log_sentence,
     ) -> None:
-        self.config = load_yaml(path, DaemonConfig)
+        self.config = load_yaml(path, DaemonConfig, here=True)
         self._path = path
         self._now = now
         self._fast = fast
