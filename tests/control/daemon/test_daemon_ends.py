@@ -177,9 +177,9 @@ attachment_module.connect = worker_module.connect = Bed(path.parent).connect
 load = daemon_module.load_yaml
 
 
-def interrupted(*arguments):
+def interrupted(*arguments, **others):
     daemon_module.load_yaml = load
-    config = load(*arguments)
+    config = load(*arguments, **others)
     os.kill(os.getpid(), signal.SIGHUP)
     return config
 
