@@ -355,7 +355,8 @@ class Driver:
 
     def _change(self, decision: Apply | Rollback) -> Outcome:
         """Carry a decision out, and report to the loop what came of it."""
-        previous, asked = self._other(self.running, decision.configuration), False
+        back, asked = isinstance(decision, Rollback), False
+        previous = self.running if back else self._other(self.running, decision.configuration)
         try:
             self._journal.changing()
             if (ended := self._try_first(decision)) is not None:
@@ -377,7 +378,7 @@ class Driver:
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
-        back, cost = isinstance(decision, Rollback), report.cost if report.changed else ApplyCost.FREE
+        cost = report.cost if report.changed else ApplyCost.FREE
         self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
         return Outcome("applied", report=report)
 
