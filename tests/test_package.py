@@ -71,7 +71,7 @@ def loaded_by(statement: str) -> set[str]:
     ("statement", "heavy"),
     [
         ("import tuner", {"numpy", "torch", "grpc", "numba", "matplotlib", "tensorflow"}),
-        ("import tuner.__main__", {"numpy", "torch", "grpc", "numba", "matplotlib", "pydantic", "gymnasium"}),
+        ("import tuner.command", {"numpy", "torch", "grpc", "numba", "matplotlib", "pydantic", "gymnasium"}),
         ("import tuner.profiler.attachment", {"torch", "numba", "matplotlib", "gymnasium"}),
         ("import tuner.control, tuner.agents", {"torch", "numba", "matplotlib", "gymnasium", "grpc"}),
     ],

@@ -1,25 +1,39 @@
-"""The ``tuner`` command: the command line, and the commands of the packages above it.
-
-:mod:`tuner.cli` has the commands of the tuner itself and knows nothing of the experiments, which use it. What
-is built upon the command line joins it here.
-"""
+"""The ``tuner`` command: it is ready for Ctrl-C before it imports anything that takes time."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+
+__all__ = ["main"]
+
+STOPPED = 130
+"""The exit code after Ctrl-C; `ExitCode` is not imported yet."""
 
 if sys.argv[1:2] == ["daemon"]:  # before the imports below, which take long enough for a SIGHUP to come
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing is lost: the daemon has not read its file yet
 
-from tuner.cli.app import add, app, main
-from tuner.experiments.benchmarks.command import bench
-from tuner.experiments.command import app as experiment
 
-__all__ = ["app", "main"]
+def main() -> None:
+    """Run the command line; Ctrl-C ends it without a traceback, also while its modules are imported."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # a shell has it ignored for what runs in the background
+        signal.signal(signal.SIGINT, _stop)
+    try:
+        from tuner.command import main as run
 
-add(bench)
-app.add_typer(experiment, name="experiment")
+        signal.signal(signal.SIGINT, before)
+        run()
+    except KeyboardInterrupt:
+        _stop()
+
+
+def _stop(*_: object) -> None:
+    """End at once: nothing was begun. An exception could get lost in a module that is being imported."""
+    os.write(2, b"stopped\n")
+    os._exit(STOPPED)
+
 
 if __name__ == "__main__":
     main()

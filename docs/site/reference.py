@@ -75,7 +75,7 @@ def _cell(text: str) -> str:
 def _commands() -> str:
     import typer
 
-    from tuner.__main__ import app
+    from tuner.command import app
 
     root = typer.main.get_command(app)
     parts = ["# Commands\n\nWhat `tuner COMMAND --help` prints, for every command.\n\n"]

@@ -141,7 +141,7 @@ def test_demo_over_the_simulated_server(tuner: Say, tmp_path: Path) -> None:
 
 def test_help_is_fast() -> None:
     """Nothing heavy is imported to print help (the benchmark with a number is in the experiments)."""
-    code = "import sys, tuner.__main__; print(*sys.modules)"
+    code = "import sys, tuner.command; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

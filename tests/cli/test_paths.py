@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from tests.command_line import Run, Say
-from tuner.__main__ import app
 from tuner.cli.paths import FOLDERS, WRITTEN
+from tuner.command import app
 
 SCENARIO = (
     "policy: eager\naccelerators: 1\nsessions: [{name: s, slo_ms: 40, rate: 3, alpha_ms: 1, beta_ms: 2}]\n"

@@ -128,3 +128,26 @@ def test_a_sweep_restores_what_ran_before(tmp_path: Path, way: str) -> None:
     assert FileServer(tmp_path / "server").current() == configuration(), done
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.03])
+def test_ctrl_c_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
+    """A first word of the import says when it has begun; there is no traceback, and nothing was done."""
+    code = (
+        "import sys, threading, time, os, signal\n"
+        "import tuner.__main__\n"
+        "assert 'typer' not in sys.modules\n"
+        "sys.argv = ['tuner', 'simulate', 'missing.yaml']\n"
+        "def stop():\n"
+        "    while 'typer' not in sys.modules: time.sleep(0.0005)\n"
+        f"    time.sleep({seconds})\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=stop, daemon=True).start()\n"
+        "tuner.__main__.main()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (130, "stopped\n")

@@ -181,7 +181,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_that_are_quoted_exist(page: Path) -> None:
     """Every `tuner NAME` in prose names a command."""
-    from tuner.__main__ import app
+    from tuner.command import app
 
     known = {c.callback.__name__ for c in app.registered_commands if c.callback} | {
         g.name for g in app.registered_groups

@@ -27,8 +27,8 @@ def test_every_command_and_field_is_in_the_reference(
     build: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Generated from the command line's own tree, and from the models of files."""
-    from tuner.__main__ import app
     from tuner.cli.exit_code import ExitCode
+    from tuner.command import app
     from tuner.control.daemon.config import TargetConfig
 
     monkeypatch.syspath_prepend(HERE)
