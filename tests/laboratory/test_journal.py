@@ -143,6 +143,14 @@ def test_missing_lines_are_noticed(tmp_path: Path, remove: int) -> None:
         ({"seed": 4}, "seed is 4 but was 0"),
         ({"arguments": {"slo": "p95=20ms"}}, "slo is p95=20ms but was p95=30ms"),
         ({"arguments": {}}, "slo is not given but was p95=30ms"),
+        (
+            {"arguments": {"slo": "p95=20ms", "server": {"name": "x", "cores": 9.0}}, "windows": 4},
+            "slo is p95=20ms but was p95=30ms; windows is 4 but was 3; another server model; use its",
+        ),
+        (
+            {"arguments": {"slo": "p95=30ms", "grids": {"instances": [1.0]}}},
+            ": other grids of knobs; use its",
+        ),
         ({"agent": "capes", "parameters": {"budget": 3}}, "budget is 3 but was not given"),
         ({"windows": 4}, "windows is 4 but was 3"),
     ],

@@ -219,12 +219,16 @@ def _damaged(path: Path, number: int) -> StorageError:
     return StorageError(f"journal {path}, line {number}: damaged; train again in another folder")
 
 
+OTHER = {"server": "another server model", "scenario": "another scenario", "grids": "other grids of knobs"}
+"""What is said of arguments that are too long to be shown."""
+
+
 def _check_same(path: Path, there: RunSpec, wanted: RunSpec) -> None:
     """Check that a journal belongs to the training that is wanted."""
     old, new = _flat(there), _flat(wanted)
     differing = [
-        f"{name} is {new.get(name, 'not given')} but was {old.get(name, 'not given')}"
-        for name in sorted({*old, *new})
+        OTHER.get(name) or f"{name} is {new.get(name, 'not given')} but was {old.get(name, 'not given')}"
+        for name in sorted({*old, *new}, key=lambda name: (name in OTHER, name))
         if old.get(name) != new.get(name)
     ]
     if differing:
