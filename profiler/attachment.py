@@ -225,6 +225,8 @@ def _offer(backend: Simulated, load: Load) -> None:
         raise InvalidInput(
             "--arrival", "a simulated target has its own", "write sim://mlp?rate=200&shape=0.5"
         )
+    if load.shapes:
+        raise InvalidInput("--shape", "a simulated target has no inputs", "leave it out")
     if load.nominal is not None:
         backend.set_rate(load.nominal)
 

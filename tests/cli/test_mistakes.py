@@ -76,12 +76,13 @@ run sim://mlp --slo =3ms                              | mean, p50, p95, p99
 {RUN} --change-cost inf                               | --change-cost: inf is not a finite number
 {RUN} --change-cost x                                 | --change-cost: 'x' must be a valid number
 {RUN} --rate -5                                       | --rate: '-5'
-{RUN} --rate nan                                      | --rate: 'nan'
+{RUN} --rate nan                                      | --rate: 'nan' is not a number
 {RUN} --rate 1e9                                      | --rate: '1e9'
 {RUN} --rate 100 --arrival poisson:20                 | --arrival
 {RUN} --arrival poisson                               | --arrival
 {RUN} --arrival gauss:20                              | --arrival
 {RUN} --shape image=3,x                               | --shape
+{RUN} --shape x=1,2                                   | --shape: a simulated target has no inputs
 {RUN} --shape image                                   | --shape
 {RUN} --foreign-limit nan                             | --foreign-limit
 {RUN} --foreign-limit -1                              | --foreign-limit: '-1'
@@ -256,6 +257,7 @@ simulate right.yaml --json folder                     | --json: folder is a fold
 simulate right.yaml --trace folder                    | --trace: folder is a folder; write the name of a file
 simulate right.yaml --metrics taken/x                 | --metrics: cannot write to
 goodput right.yaml --json folder                      | --json: folder is a folder; write the name of a file
+simulate missing.yaml --seconds nan                   | --seconds: 'nan' is not a number
 simulate missing.yaml --seconds 0                     | --seconds: '0'
 goodput missing.yaml                                  | missing.yaml
 goodput list.yaml                                     | list.yaml

@@ -38,7 +38,9 @@ class UserCommand(TyperCommand):
             error.message = error.message.removeprefix("Value error, ")  # pydantic's, of what Typer reads
             value = written.get(getattr(error.param, "name", ""))
             value = ", ".join(value) if isinstance(value, list) else value
-            if value is not None and f"'{value}'" not in error.message:
+            if _is_nan(value):  # it is within no bounds, but that is not what is wrong
+                error.message = f"'{value}' is not a number"
+            elif value is not None and f"'{value}'" not in error.message:
                 problem = error.message.replace("Input should be", "must be").split(", unable")[0]
                 error.message = f"'{value}' {problem}"
             raise
@@ -61,6 +63,13 @@ def usage_text(error: Any) -> str:
 
 def _is_option(parameter: object) -> TypeGuard[TyperOption]:
     return isinstance(parameter, TyperOption)
+
+
+def _is_nan(value: object) -> bool:
+    try:
+        return isinstance(value, str) and math.isnan(float(value))
+    except ValueError:
+        return False
 
 
 def _numbers(value: object) -> Iterator[float]:
