@@ -76,8 +76,8 @@ sampled, and the neighbours of measured configurations are added."""
 VISITED = 64
 """Configurations measured last, and as many that cost least, whose neighbours are added."""
 REFIT = 24
-"""The reach is fitted again when the points have grown by a 24th. A fit costs the third power of their
-number, and a few points more hardly move it."""
+"""The reach is fitted again when a 24th more windows are known. A fit costs the third power of the points,
+and a few windows more hardly move it."""
 KNOWN = 0.6
 """A cost counts as known once its standard deviation is below this share of what it was before any
 measurement: a configuration that nothing measured bears on keeps the whole of it."""
@@ -113,7 +113,7 @@ class SmoothPerception:
         theta: Logarithms of the fitted hyperparameters.
         prior: What costs are thought to be before anything is measured; None if nothing is.
         drift: Watches whether predictions come true.
-        fitted: Points that the last fit rested on.
+        fitted: Windows ever learned from at the last fit; 0 asks for one.
         trainer: Fits the reach; its ``background`` may change between windows.
     """
 
@@ -139,6 +139,7 @@ class SmoothPerception:
             self.measured.add(state.level, load, configuration, cost)
             if since is not None:
                 self.measured.begin_era(self.measured.total - since)
+                self.fitted = 0  # what is alike on this machine may not be what was alike before
             self._present = state
             self._beliefs = {}
         if self.parameters.smoothing.adaptive:
@@ -417,10 +418,10 @@ class SmoothPerception:
     def _fit(self, requests: int) -> None:  # noqa: ARG002 - one fit serves all windows that came meanwhile
         """Fit the reach to what is known now, unless hardly anything was added."""
         with self._lock:
-            points = self._points(self._present)
-        if points.logs.size < self.fitted * (1.0 + 1.0 / REFIT):
+            points, windows = self._points(self._present), self.measured.total
+        if windows < self.fitted * (1.0 + 1.0 / REFIT):
             return
         with one_blas_thread():
             theta = fit(self.theta, points, self._smoothing)
         with self._lock:
-            self.theta, self.fitted, self._beliefs = theta, points.logs.size, {}
+            self.theta, self.fitted, self._beliefs = theta, windows, {}

@@ -14,6 +14,7 @@ from tuner.agents.rrl import RRL
 from tuner.agents.rrl.forms import form
 from tuner.agents.rrl.perception import SmoothPerception
 from tuner.agents.rrl.prior import make_prior
+from tuner.agents.rrl.smoothing import Points, SmoothingParameters
 from tuner.errors import StorageError
 from tuner.knobs import Knob, KnobSpace
 
@@ -111,6 +112,27 @@ def test_reach_is_fitted_unless_switched_off() -> None:
         before = smooth(agent).theta.copy()
         play(agent, TRUTH[LOW], 20)
         assert np.array_equal(smooth(agent).theta, before) == (agent is fixed)
+
+
+def test_the_reach_is_fitted_as_long_as_windows_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ever more rarely, but also once as many points are known as a prediction rests on, or fewer."""
+    counted: list[int] = []
+
+    def fit(theta: np.ndarray, points: Points, _: SmoothingParameters) -> np.ndarray:
+        counted.append(points.logs.size)
+        return theta
+
+    monkeypatch.setattr("tuner.agents.rrl.perception.fit", fit)
+    agent = make({"smoothing": {"points": 10}, "memory": 60, "detect_drift": False})
+    fits = []
+    for n in range(200):
+        state = State(level=LOW, configuration=n % SPACE.size)
+        agent.update(state, n % SPACE.size, 1.0 + n % 7, state)
+        fits.append(len(counted))
+
+    assert counted[-1] == 10
+    assert fits[-1] > fits[150] > fits[100] > fits[50]
+    assert fits[-1] < 110
 
 
 def test_a_prediction_does_not_depend_on_who_asked_before() -> None:
