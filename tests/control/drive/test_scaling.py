@@ -82,6 +82,8 @@ def test_advice_waits_until_enough_was_seen() -> None:
     assert desired([late]) == 1
     assert desired([late, late]) == 2
     assert desired([late, replace(late, disturbed=("reloading",))]) == 1
+    for untrue in ({"quantiles_mixed": True}, {"latency_p95": 5000.0}):
+        assert desired([shown(1.0), replace(shown(8.0, 100.0), **untrue)], 1) == 1
     assert desired([replace(late, busy_instances=math.nan)]) is None
     assert TargetScaling(SLO, NO_INSTANCES, 4.0).advise(ALONE, shown(2.0)) == {}
 

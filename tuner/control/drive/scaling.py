@@ -23,6 +23,7 @@ from collections.abc import Mapping
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.scaling import Replicated, ScalingSource
+from tuner.control.decide.validation import implausible
 from tuner.errors import AdapterError
 from tuner.knobs import KnobSpace, Role
 from tuner.measurement import Measurement
@@ -67,7 +68,8 @@ class TargetScaling:
             except AdapterError:
                 return {}
         servers = backend.replicas if isinstance(backend, Replicated) else 1
-        if not measurement.disturbed:
+        mixed = measurement.quantiles_mixed and self._slo.statistic != "mean"
+        if not (measurement.disturbed or mixed or implausible(measurement)):
             self._follow(servers, measurement)
         servers = self._recent.accelerators
         if not servers:
