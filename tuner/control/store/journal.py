@@ -47,27 +47,27 @@ class StoreJournal:
         self._target = target
         self._objective = objective
         self._decision: int | None = None
+        self._change: int | None = None  # the last decision that was begun
 
     def decided(self, record: WindowRecord, state: RunState) -> None:
         """Record the window and the decision."""
         m, objective = record.measurement, self._objective
         kept, unused = (False, "") if m is None else (objective.kept(m), unusable(m, objective))
-        decision = self._store.decided(self._target, record, state, kept=kept, unused=unused)
-        if record.outcome == "decided":  # how a change ended may be known only windows later
-            self._decision = decision
+        self._decision = self._store.decided(self._target, record, state, kept=kept, unused=unused)
 
     def changing(self) -> None:
         """Record that the change begins."""
         assert self._decision is not None, "decided comes first"
-        self._store.changing(self._decision)
+        self._change = self._decision  # how it ended may be known only windows later
+        self._store.changing(self._change)
 
     def changed(self, record: WindowRecord, state: RunState) -> None:
         """Record how it ended; while the disk is full, the store owes it."""
-        assert self._decision is not None, "decided comes first"
+        assert self._change is not None, "changing comes first"
         seconds = record.report.seconds if record.report is not None else math.nan
         with suppress(StorageError):
             self._store.changed(
-                self._decision, record.outcome, state.current, seconds=seconds, error=record.error
+                self._change, record.outcome, state.current, seconds=seconds, error=record.error
             )
 
     def stands(self, state: RunState) -> None:
