@@ -9,30 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from tuner.adapters.registry import scheme_of
-from tuner.dispatch.backends.catalogue import parse_backend
-from tuner.dispatch.backends.connection import Connection, Lost
-from tuner.dispatch.backends.server import WatchedServer
+from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.config import DispatchConfig, SessionConfig
 from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.journal import Journal
-from tuner.dispatch.pool.accelerators import Accelerators
+from tuner.dispatch.keeper import Connect, Members, PoolKeeper, partners, pool_session
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.pool import Pool
-from tuner.dispatch.pool.rules import Observer, PoolSession
+from tuner.dispatch.pool.rules import Observer
 from tuner.dispatch.pool.tensors import count_items, kind_of
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, TraceContext
 from tuner.dispatch.tracing import Tracing
 from tuner.dispatch.visit import Visit
 from tuner.errors import InvalidInput, StorageError
 
-__all__ = ["Connect", "Dispatcher"]
+__all__ = ["Dispatcher"]
 
-Connect = Callable[[str], Connection]
-"""Opens the connection to the server of a target."""
 ASK = 5.0
 """s that a server may take to say what its model expects."""
 KNOWN = 5.0
@@ -72,18 +67,12 @@ class Dispatcher:
         self.pools: list[Pool] = []
         self.changing = asyncio.Lock()
         """Held by whoever changes knobs or the configuration."""
-        self._connect = connect
         self._observer = observer
-        self._warned: set[str] = set()
-        self._say = warn
-        self._journal = journal
         self._tracing = tracing
         self._beliefs = Beliefs(config.quantile)
-        self._accelerators = Accelerators()
+        self._keeper = PoolKeeper(connect, observer, self._beliefs, warn, journal)
         self._places: dict[str, Pool] = {}
         self._metadata: dict[str, _Known] = {}
-        self._members: dict[Pool, _Members] = {}
-        self._watching: dict[Pool, list[asyncio.Task[None]]] = {}
         self._open: dict[Pending, Pool] = {}  # where each request waits, or waited last
         self._retiring: set[asyncio.Task[None]] = set()
         self._ending = False
@@ -213,36 +202,9 @@ class Dispatcher:
         Args:
             wait: Longest time, s.
         """
-        self.pools = [self._begun(members, self.config) for members in _pools(self.config.sessions)]
-        await self._come_up(self.pools, wait)
+        self.pools = [self._keeper.begin(members, self.config) for members in partners(self.config.sessions)]
+        await self._keeper.come_up(self.pools, wait)
         self._places = {one.name: pool for pool in self.pools for one in pool.sessions}
-
-    def _begun(self, members: Sequence[SessionConfig], config: DispatchConfig) -> Pool:
-        """Make a pool, and begin to probe its servers."""
-        sessions = [_pool_session(one) for one in members]
-        pool = Pool(
-            sessions,
-            config.rules(),
-            self._observer,
-            self._beliefs,
-            self._accelerators,
-            journal=self._journal,
-        )
-        pool.servers = self._servers(members, pool, config)
-        self._members[pool] = _Members.of(members, config)
-        loop = asyncio.get_running_loop()
-        self._watching[pool] = [loop.create_task(server.watch()) for server in pool.servers]
-        return pool
-
-    async def _come_up(self, pools: Sequence[Pool], wait: float) -> None:
-        """Wait until all servers were asked and each pool has one, or for some time, s."""
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + wait
-        servers = [server for pool in pools for server in pool.servers]
-        while loop.time() < ends and not (
-            all(pool.up for pool in pools) and all(server.asked for server in servers)
-        ):
-            await asyncio.sleep(0.02)
 
     async def reload(self, config: DispatchConfig, wait: float = START) -> None:
         """Go over to another configuration; every request that was taken is answered.
@@ -263,11 +225,11 @@ class Dispatcher:
         plan = _Plan()
         try:
             self._prepare(plan, config)
-            await self._come_up(plan.begun, wait)
+            await self._keeper.come_up(plan.begun, wait)
             self._check_up(plan.begun)
         except (InvalidInput, StorageError):
             for pool in plan.begun:
-                await self._end(pool)
+                await self._keeper.end(pool)
             raise
         self._carry_out(plan, config)
 
@@ -277,11 +239,11 @@ class Dispatcher:
         Raises:
             StorageError: A certificate or token of a backend cannot be read.
         """
-        present = {members: pool for pool, members in self._members.items() if pool in self.pools}
-        for members in _pools(config.sessions):
-            pool = present.pop(_Members.of(members, config), None)
+        present = {members: pool for pool, members in self._keeper.members.items() if pool in self.pools}
+        for members in partners(config.sessions):
+            pool = present.pop(Members.of(members, config), None)
             if pool is None:
-                plan.begun.append(pool := self._begun(members, config))
+                plan.begun.append(pool := self._keeper.begin(members, config))
             else:
                 plan.kept.append((pool, members))
             plan.pools.append(pool)
@@ -303,7 +265,7 @@ class Dispatcher:
     def _carry_out(self, plan: _Plan, config: DispatchConfig) -> None:
         """Go over to the pools of a plan."""
         for pool, members in plan.kept:
-            pool.set(config.rules(), [_pool_session(one) for one in members])
+            pool.set(config.rules(), [pool_session(one) for one in members])
         for pool in plan.begun:
             pool.restart()  # the old pools have gone on sending batches to its servers
         self.config, self.pools = config, plan.pools
@@ -322,50 +284,7 @@ class Dispatcher:
         """End a pool once everything that it has is answered."""
         while pool.busy or pool in self._open.values():
             await asyncio.sleep(0.02)
-        await self._end(pool)
-
-    async def _end(self, pool: Pool) -> None:
-        """End a pool and its connections; what still waits there is refused."""
-        watching = self._watching.pop(pool, [])
-        for task in watching:
-            task.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
-        pool.close()
-        del self._members[pool]
-        for server in pool.servers:
-            await server.connection.close()
-
-    def _servers(
-        self, members: Sequence[SessionConfig], pool: Pool, config: DispatchConfig
-    ) -> list[WatchedServer]:
-        """Return the servers of a pool. All its sessions have the same ones."""
-        connections: dict[str, Connection] = {}
-        models: dict[str, dict[str, str]] = {}
-        schemes: dict[str, str] = {}
-        for session in members:
-            for target in session.backends:
-                parsed = parse_backend(target)
-                if parsed.address not in connections:
-                    connections[parsed.address] = self._connect(target)
-                    schemes[parsed.address] = scheme_of(target)
-                models.setdefault(parsed.address, {})[session.name] = parsed.model
-        return [
-            WatchedServer(
-                connection=connection,
-                models=models[address],
-                instances=config.instances,
-                scheme=schemes[address],
-                batches_itself=config.mode == "grants",
-                changed=pool.changed,
-                warn=self._warn,
-            )
-            for address, connection in connections.items()
-        ]
-
-    def _warn(self, sentence: str) -> None:
-        if sentence not in self._warned:
-            self._warned.add(sentence)
-            self._say(sentence)
+        await self._keeper.end(pool)
 
     def stop_taking(self) -> None:
         """Take no more requests; those that were taken are answered."""
@@ -385,13 +304,13 @@ class Dispatcher:
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
-        pools = list(self._members)
+        pools = list(self._keeper.members)
         for pool in pools:
             pool.close()
         for pending in list(self._open):
             pending.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
         for pool in pools:
-            await self._end(pool)
+            await self._keeper.end(pool)
 
 
 @dataclass
@@ -423,38 +342,6 @@ class _Known(NamedTuple):
         return pool is self.pool and pool.changes == self.changes and now < self.ends
 
 
-class _Members(NamedTuple):
-    """What a pool is made of; one whose members are others is another pool."""
-
-    sessions: frozenset[tuple[str, tuple[str, ...]]]
-    """With their targets."""
-    instances: int
-
-    @classmethod
-    def of(cls, members: Sequence[SessionConfig], config: DispatchConfig) -> Self:
-        """Return what the pool of some sessions is made of."""
-        return cls(frozenset((one.name, one.backends) for one in members), config.instances)
-
-
 def _expire(pending: Pending) -> None:
     did = "its batch had not ended" if pending.sent else "it still waited for its batch"
     pending.refuse(Status.DEADLINE, f"the deadline passed: {did}")
-
-
-def _pool_session(session: SessionConfig) -> PoolSession:
-    profile = session.profile
-    return PoolSession(
-        name=session.name,
-        slo=session.slo_ms / 1e3,
-        queue=session.queue,
-        max_batch=session.max_batch,
-        prior=(profile.alpha_ms / 1e3, profile.beta_ms / 1e3) if profile is not None else None,
-    )
-
-
-def _pools(sessions: Sequence[SessionConfig]) -> list[list[SessionConfig]]:
-    """Return the sessions that use the same servers together; the configuration allows no others."""
-    pools: dict[frozenset[str], list[SessionConfig]] = {}
-    for session in sessions:
-        pools.setdefault(session.servers, []).append(session)
-    return list(pools.values())

@@ -1,0 +1,169 @@
+"""Begins pools of servers for the sessions of a configuration, has their servers probed, and ends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
+
+from tuner.adapters.registry import scheme_of
+from tuner.dispatch.backends.catalogue import parse_backend
+from tuner.dispatch.backends.connection import Connection
+from tuner.dispatch.backends.server import WatchedServer
+from tuner.dispatch.config import DispatchConfig, SessionConfig
+from tuner.dispatch.journal import Journal
+from tuner.dispatch.pool.accelerators import Accelerators
+from tuner.dispatch.pool.beliefs import Beliefs
+from tuner.dispatch.pool.pool import Pool
+from tuner.dispatch.pool.rules import Observer, PoolSession
+
+__all__ = ["Connect", "Members", "PoolKeeper", "partners", "pool_session"]
+
+Connect = Callable[[str], Connection]
+"""Opens the connection to the server of a target."""
+
+
+class Members(NamedTuple):
+    """What a pool is made of; one whose members are others is another pool."""
+
+    sessions: frozenset[tuple[str, tuple[str, ...]]]
+    """With their targets."""
+    instances: int
+
+    @classmethod
+    def of(cls, sessions: Sequence[SessionConfig], config: DispatchConfig) -> Self:
+        """Return what the pool of some sessions is made of."""
+        return cls(frozenset((one.name, one.backends) for one in sessions), config.instances)
+
+
+class PoolKeeper:
+    """Keeps the pools that there are, those that end included.
+
+    Args:
+        connect: Opens connections.
+        observer: Hears of everything.
+        beliefs: What is known of servers, whatever their pools.
+        warn: Receives what the operator should know, each sentence once.
+        journal: Records what the schedulers are asked and answer, if given.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        observer: Observer,
+        beliefs: Beliefs,
+        warn: Callable[[str], None],
+        journal: Journal | None,
+    ) -> None:
+        self.members: dict[Pool, Members] = {}
+        """What each pool is made of."""
+        self._connect = connect
+        self._observer = observer
+        self._beliefs = beliefs
+        self._accelerators = Accelerators()
+        self._say = warn
+        self._warned: set[str] = set()
+        self._journal = journal
+        self._watching: dict[Pool, list[asyncio.Task[None]]] = {}
+
+    def begin(self, sessions: Sequence[SessionConfig], config: DispatchConfig) -> Pool:
+        """Make a pool, and begin to probe its servers.
+
+        Args:
+            sessions: All of the pool, which have the same servers.
+            config: The configuration that they stand in.
+
+        Raises:
+            StorageError: A certificate or token of a backend cannot be read.
+        """
+        pool = Pool(
+            [pool_session(one) for one in sessions],
+            config.rules(),
+            self._observer,
+            self._beliefs,
+            self._accelerators,
+            journal=self._journal,
+        )
+        pool.servers = self._servers(sessions, pool, config)
+        self.members[pool] = Members.of(sessions, config)
+        loop = asyncio.get_running_loop()
+        self._watching[pool] = [loop.create_task(server.watch()) for server in pool.servers]
+        return pool
+
+    async def come_up(self, pools: Sequence[Pool], wait: float) -> None:
+        """Wait until all servers were asked and each pool has one, or for some time.
+
+        Args:
+            pools: Some that have begun.
+            wait: Longest time, s.
+        """
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + wait
+        servers = [server for pool in pools for server in pool.servers]
+        while loop.time() < ends and not (
+            all(pool.up for pool in pools) and all(server.asked for server in servers)
+        ):
+            await asyncio.sleep(0.02)
+
+    async def end(self, pool: Pool) -> None:
+        """End a pool and its connections; what still waits there is refused."""
+        watching = self._watching.pop(pool, [])
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+        pool.close()
+        del self.members[pool]
+        for server in pool.servers:
+            await server.connection.close()
+
+    def _servers(
+        self, sessions: Sequence[SessionConfig], pool: Pool, config: DispatchConfig
+    ) -> list[WatchedServer]:
+        """Return the servers of a pool. All its sessions have the same ones."""
+        connections: dict[str, Connection] = {}
+        models: dict[str, dict[str, str]] = {}
+        schemes: dict[str, str] = {}
+        for session in sessions:
+            for target in session.backends:
+                parsed = parse_backend(target)
+                if parsed.address not in connections:
+                    connections[parsed.address] = self._connect(target)
+                    schemes[parsed.address] = scheme_of(target)
+                models.setdefault(parsed.address, {})[session.name] = parsed.model
+        return [
+            WatchedServer(
+                connection=connection,
+                models=models[address],
+                instances=config.instances,
+                scheme=schemes[address],
+                batches_itself=config.mode == "grants",
+                changed=pool.changed,
+                warn=self._warn,
+            )
+            for address, connection in connections.items()
+        ]
+
+    def _warn(self, sentence: str) -> None:
+        if sentence not in self._warned:
+            self._warned.add(sentence)
+            self._say(sentence)
+
+
+def pool_session(session: SessionConfig) -> PoolSession:
+    """Return what a pool needs to know of a session."""
+    profile = session.profile
+    return PoolSession(
+        name=session.name,
+        slo=session.slo_ms / 1e3,
+        queue=session.queue,
+        max_batch=session.max_batch,
+        prior=(profile.alpha_ms / 1e3, profile.beta_ms / 1e3) if profile is not None else None,
+    )
+
+
+def partners(sessions: Sequence[SessionConfig]) -> list[list[SessionConfig]]:
+    """Return the sessions that use the same servers together; the configuration allows no others."""
+    pools: dict[frozenset[str], list[SessionConfig]] = {}
+    for session in sessions:
+        pools.setdefault(session.servers, []).append(session)
+    return list(pools.values())
