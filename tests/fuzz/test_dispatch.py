@@ -20,10 +20,10 @@ from tests.fuzz.mutation import damaged_bytes, damaged_text, rounds
 from tests.fuzz.test_grpc import damaged
 from tuner.adapters.tfserving.schema import message
 from tuner.dispatch.front import FrontConfig
-from tuner.dispatch.front.datatype import SIZES, split_elements
-from tuner.dispatch.front.kserve import parse, read_request
-from tuner.dispatch.front.kserve_json import read_body, reply_body
-from tuner.dispatch.front.predict import read_predict, write_predict
+from tuner.dispatch.front.messages.datatype import SIZES, split_elements
+from tuner.dispatch.front.messages.kserve import parse, read_request
+from tuner.dispatch.front.messages.kserve_json import read_body, reply_body
+from tuner.dispatch.front.messages.predict import read_predict, write_predict
 from tuner.dispatch.request import Refused, Reply, Request
 
 

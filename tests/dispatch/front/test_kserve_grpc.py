@@ -17,8 +17,8 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from tests.dispatch.front.echo import Echo, running
 from tuner.dispatch.front import FrontConfig
-from tuner.dispatch.front.datatype import MOST_TEXTS, MOST_VALUES
-from tuner.dispatch.front.kserve import read_request
+from tuner.dispatch.front.messages.datatype import MOST_TEXTS, MOST_VALUES
+from tuner.dispatch.front.messages.kserve import read_request
 from tuner.dispatch.request import Refused, Status
 
 ANY = ("127.0.0.1", 0)

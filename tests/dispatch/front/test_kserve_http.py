@@ -16,10 +16,10 @@ import pytest
 
 from tests.dispatch.front.echo import Echo, running
 from tuner.dispatch.front import FrontConfig, http_app
-from tuner.dispatch.front.datatype import MOST_VALUES
 from tuner.dispatch.front.http_app import CODES
 from tuner.dispatch.front.http_server import FrontConnection
-from tuner.dispatch.front.kserve_json import Inference, reply_body
+from tuner.dispatch.front.messages.datatype import MOST_VALUES
+from tuner.dispatch.front.messages.kserve_json import Inference, reply_body
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
 LARGEST = 100_000

@@ -17,8 +17,8 @@ from tuner.adapters.tfserving.download import python_path
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import NUMBERS, signature_inputs
 from tuner.dispatch.front import FrontConfig
-from tuner.dispatch.front.datatype import DTYPES, MOST_VALUES
-from tuner.dispatch.front.predict import LARGEST_FILLED, read_predict, read_tensor
+from tuner.dispatch.front.messages.datatype import DTYPES, MOST_VALUES
+from tuner.dispatch.front.messages.predict import LARGEST_FILLED, read_predict, read_tensor
 from tuner.dispatch.request import Refused
 
 Predict = Callable[[Any], Any]

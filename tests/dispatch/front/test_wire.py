@@ -9,8 +9,8 @@ from tritonclient.grpc import service_pb2
 
 from tests.dispatch.front.test_predict import question
 from tuner.adapters.tfserving.schema import message
-from tuner.dispatch.front import kserve, predict
-from tuner.dispatch.front.datatype import MOST_VALUES
+from tuner.dispatch.front.messages import kserve, predict
+from tuner.dispatch.front.messages.datatype import MOST_VALUES
 from tuner.dispatch.request import Refused, Status
 
 LARGE = 4_000_000

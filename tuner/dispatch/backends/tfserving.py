@@ -13,8 +13,8 @@ from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.adapters.tfserving.wire import DATATYPES, METHOD, NUMBERS, SERVICE
 from tuner.dispatch.backends.channel import open_aio, translated
 from tuner.dispatch.backends.connection import Lost, ModelLimits
-from tuner.dispatch.front.datatype import split_elements
-from tuner.dispatch.front.predict import read_tensor, version_number
+from tuner.dispatch.front.messages.datatype import split_elements
+from tuner.dispatch.front.messages.predict import read_tensor, version_number
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
 from tuner.printable import one_line
 

@@ -18,7 +18,7 @@ from tuner import __version__
 from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
 from tuner.dispatch.front.inference import EXTENSIONS, NAME
 from tuner.dispatch.front.intake import FAILED, Held, Intake, Oversize, milliseconds
-from tuner.dispatch.front.kserve_json import metadata_body, read_body, reply_body
+from tuner.dispatch.front.messages.kserve_json import metadata_body, read_body, reply_body
 from tuner.dispatch.request import Refused, Status
 
 __all__ = ["CODES", "Application"]

@@ -7,7 +7,7 @@ from tritonclient.grpc import service_pb2
 from tuner import __version__
 from tuner.dispatch.front.calls import Call, Method
 from tuner.dispatch.front.intake import Intake
-from tuner.dispatch.front.kserve import PARTS, parse, read_request, write_metadata, write_reply
+from tuner.dispatch.front.messages.kserve import PARTS, parse, read_request, write_metadata, write_reply
 
 __all__ = ["EXTENSIONS", "FREE", "NAME", "SERVICE", "InferenceService"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tuner.adapters.tfserving.schema import message
 from tuner.dispatch.front.calls import Call, Method
 from tuner.dispatch.front.intake import Intake
-from tuner.dispatch.front.kserve import parse
-from tuner.dispatch.front.predict import (
+from tuner.dispatch.front.messages.kserve import parse
+from tuner.dispatch.front.messages.predict import (
     PARTS,
     named_version,
     read_predict,

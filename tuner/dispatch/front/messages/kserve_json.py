@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tuner.dispatch.front.datatype import (
+from tuner.dispatch.front.intake import Oversize, deadline_after
+from tuner.dispatch.front.messages.datatype import (
     DTYPES,
     MOST_DIMENSIONS,
     MOST_VALUES,
@@ -24,9 +25,8 @@ from tuner.dispatch.front.datatype import (
     shape_of,
     unpack,
 )
-from tuner.dispatch.front.intake import Oversize, deadline_after
-from tuner.dispatch.front.kserve import check_count, check_names
-from tuner.dispatch.front.parameters import Value, check_tensor_parameters, split_parameters
+from tuner.dispatch.front.messages.kserve import check_count, check_names
+from tuner.dispatch.front.messages.parameters import Value, check_tensor_parameters, split_parameters
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor
 
 __all__ = ["Inference", "metadata_body", "read_body", "reply_body"]

@@ -9,7 +9,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
-from tuner.dispatch.front.datatype import (
+from tuner.dispatch.front.intake import deadline_after
+from tuner.dispatch.front.messages.datatype import (
     check_values,
     checked,
     elements_of,
@@ -18,14 +19,13 @@ from tuner.dispatch.front.datatype import (
     pack_field,
     shape_of,
 )
-from tuner.dispatch.front.intake import deadline_after
-from tuner.dispatch.front.parameters import (
+from tuner.dispatch.front.messages.parameters import (
     Value,
     check_parameter_count,
     check_tensor_parameters,
     split_parameters,
 )
-from tuner.dispatch.front.wire import Parts, check_work
+from tuner.dispatch.front.messages.wire import Parts, check_work
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor
 
 __all__ = [

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sized
 
-from tuner.dispatch.front.datatype import invalid
+from tuner.dispatch.front.messages.datatype import invalid
 from tuner.dispatch.request import Refused, Status
 
 __all__ = ["Value", "check_parameter_count", "check_tensor_parameters", "split_parameters"]

@@ -15,7 +15,8 @@ import numpy as np
 
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import DATATYPES, DEFAULT_SIGNATURE, NUMBERS
-from tuner.dispatch.front.datatype import (
+from tuner.dispatch.front.intake import Oversize, deadline_after
+from tuner.dispatch.front.messages.datatype import (
     DTYPES,
     SIZES,
     check_values,
@@ -28,9 +29,8 @@ from tuner.dispatch.front.datatype import (
     shape_of,
     split_elements,
 )
-from tuner.dispatch.front.intake import Oversize, deadline_after
-from tuner.dispatch.front.kserve import check_count, check_names
-from tuner.dispatch.front.wire import Parts
+from tuner.dispatch.front.messages.kserve import check_count, check_names
+from tuner.dispatch.front.messages.wire import Parts
 from tuner.dispatch.request import Metadata, Reply, Request, Tensor, TensorKind
 
 __all__ = [
