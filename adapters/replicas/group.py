@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
 from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
-from tuner.adapters.replicas.membership import AWAY, REFRESH, Membership
+from tuner.adapters.replicas.membership import AWAY, Membership
 from tuner.adapters.rollback import UNTOUCHED, Checking, failure, put_back
 from tuner.errors import InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, KnobSpace
@@ -41,33 +41,18 @@ class Trial(NamedTuple):
 class ReplicaGroup:
     """A backend of several.
 
-    Opening it opens all replicas that can be reached. From then on they are looked up again regularly: new
-    ones and those that could not be opened before join, and the counts of those that have gone are kept.
-
     Args:
-        target: What the user wrote.
-        find: Returns the targets of the replicas there are now.
-        connect: Opens one.
-        refresh: How often they are looked up again, s.
+        members: The replicas; the group closes them.
 
     Raises:
-        InvalidInput: There is none, one cannot be used, or they have no knob grid in common.
-        AdapterError: None can be reached.
+        InvalidInput: They have no knob grid in common; they are closed.
     """
 
-    def __init__(
-        self,
-        target: str,
-        find: Callable[[], Sequence[str]],
-        connect: Callable[[str], Backend],
-        *,
-        refresh: float = REFRESH,
-    ) -> None:
-        self._target = target
-        self._members = Membership(target, find, connect, refresh=refresh)
+    def __init__(self, members: Membership) -> None:
+        self._members = members
         self._trial: Trial | None = None  # the last that has not ended
         try:
-            self.space = common_space([member.space for member in self._members.opened.values()])
+            self.space = common_space([member.space for member in members.opened.values()])
         except BaseException:
             self.close()
             raise
@@ -91,7 +76,7 @@ class ReplicaGroup:
         away = [f"{why} (1 of {len(self._members)} replicas)" for why in self._members.away.values()]
         return replace(
             first,
-            target=self._target,
+            target=self._members.target,
             version=f"{first.version}, {len(each)} replicas",
             writable=all(found.writable for found in each.values()),
             quantiles=all(found.quantiles for found in each.values()),

@@ -13,11 +13,13 @@ from typing import TypeVar
 
 from tuner.adapters.backend import Backend, Counters
 from tuner.adapters.replicas.counters import total
-from tuner.errors import AdapterError, InvalidInput, TimedOut, TunerError, Unreachable
+from tuner.adapters.rollback import IN_DOUBT
+from tuner.errors import AdapterError, InvalidInput, TunerError, Unreachable
 
-__all__ = ["AWAY", "REFRESH", "Membership"]
+__all__ = ["AWAY", "Membership"]
 
-AWAY = (Unreachable, TimedOut)
+AWAY = IN_DOUBT
+"""Who answers with one of these does not answer."""
 MOST_AT_ONCE = 16
 REFRESH = 30.0
 """How often the replicas are looked up again, and those tried again that could not be opened, s."""
@@ -63,9 +65,9 @@ class Membership:
         find: Callable[[], Sequence[str]],
         connect: Callable[[str], Backend],
         *,
-        refresh: float,
+        refresh: float = REFRESH,
     ) -> None:
-        self._target = target
+        self.target = target
         self._find = find
         self._connect = connect
         self._refresh = refresh
@@ -111,7 +113,7 @@ class Membership:
         self._looked = time.monotonic()
         found = self._found()
         if not found:
-            raise InvalidInput("TARGET", f"{self._target} names no replica")
+            raise InvalidInput("TARGET", f"{self.target} names no replica")
         for gone in set(self._members) - set(found):
             self._let_go(self._members.pop(gone))
         for target in found:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from tuner.adapters.backend import Backend
 from tuner.adapters.connection.address import grpc_address
 from tuner.adapters.replicas.group import ReplicaGroup
+from tuner.adapters.replicas.membership import Membership
 from tuner.errors import InvalidInput, Unreachable
 
 __all__ = ["open_replicas", "replicas_of"]
@@ -34,7 +35,7 @@ def open_replicas(target: str, port: int, open_one: Callable[[str], Backend]) ->
         AdapterError: No server can be reached.
     """
     find = replicas_of(target, port)
-    return open_one(target) if find is None else ReplicaGroup(target, find, open_one)
+    return open_one(target) if find is None else ReplicaGroup(Membership(target, find, open_one))
 
 
 def replicas_of(target: str, port: int) -> Callable[[], Sequence[str]] | None:

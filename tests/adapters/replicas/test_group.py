@@ -16,7 +16,7 @@ from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.replicas.group import ReplicaGroup
-from tuner.adapters.replicas.membership import REFRESH
+from tuner.adapters.replicas.membership import REFRESH, Membership
 from tuner.adapters.replicas.targets import replicas_of
 from tuner.errors import (
     AdapterError,
@@ -114,7 +114,7 @@ def servers() -> dict[str, Server]:
 
 @pytest.fixture
 def group(servers: dict[str, Server]) -> Iterator[ReplicaGroup]:
-    opened = ReplicaGroup("fake://all", lambda: list(servers), servers.__getitem__, refresh=0.0)
+    opened = ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__, refresh=0.0))
     yield opened
     opened.close()
 
@@ -225,7 +225,7 @@ def test_all_are_asked_before_one_is_changed() -> None:
                 raise InvalidInput("knob max_batch_size", "8 is below 16, the rows that clients send")
 
     servers = {name: Careful(name) for name in ("a", "bb")}
-    with closing(ReplicaGroup("fake://all", lambda: list(servers), servers.__getitem__)) as group:
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
         for change in (group.apply, lambda wanted: group.try_one(wanted, lambda settle: None)):
             with pytest.raises(InvalidInput, match="rows that clients send"):
                 change(configuration(batch=8))
@@ -354,7 +354,9 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_one_that_is_down_at_first_is_opened_later(servers: dict[str, Server], now: list[float]) -> None:
     """Also one of a fixed list, and one that is up before it serves the model; the others serve meanwhile."""
     servers["ccc"].up = False
-    with closing(ReplicaGroup("fake://a,bb,ccc", lambda: ["a", "bb", "ccc"], opener(servers))) as group:
+    with closing(
+        ReplicaGroup(Membership("fake://a,bb,ccc", lambda: ["a", "bb", "ccc"], opener(servers)))
+    ) as group:
         opened = [group.counters()]
         servers["ccc"].up = servers["ccc"].loading = True
         now[0] += REFRESH
@@ -381,7 +383,7 @@ def test_those_that_are_down_are_tried_at_once(servers: dict[str, Server]) -> No
         all_begun.wait(timeout=10)
         return opener(servers)(target)
 
-    with closing(ReplicaGroup("fake://all", lambda: list(servers), connect)) as group:
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), connect))) as group:
         assert group.replicas == 1
 
 
@@ -390,14 +392,16 @@ def test_a_mistake_at_first_leaves_nothing_open(servers: dict[str, Server]) -> N
     servers["bb"].loading = True
 
     with pytest.raises(UnknownModel):
-        ReplicaGroup("fake://all", lambda: list(servers), opener(servers))
+        ReplicaGroup(Membership("fake://all", lambda: list(servers), opener(servers)))
     assert servers["a"].closed
     assert servers["ccc"].closed
 
 
 def test_all_were_replaced_by_one_that_does_not_serve_yet(servers: dict[str, Server]) -> None:
     """Then the group is away, as one server would be, until it does."""
-    with closing(ReplicaGroup("fake://all", lambda: list(servers), opener(servers), refresh=0.0)) as group:
+    with closing(
+        ReplicaGroup(Membership("fake://all", lambda: list(servers), opener(servers), refresh=0.0))
+    ) as group:
         servers.clear()
         servers["new"] = Server("new")
         servers["new"].loading = True
@@ -413,7 +417,9 @@ def test_one_that_never_joined_and_is_gone_is_forgotten(servers: dict[str, Serve
     """It was away when it was found, and is spoken of no more."""
     servers["ccc"].up = False
 
-    with closing(ReplicaGroup("fake://all", lambda: list(servers), opener(servers), refresh=0.0)) as group:
+    with closing(
+        ReplicaGroup(Membership("fake://all", lambda: list(servers), opener(servers), refresh=0.0))
+    ) as group:
         assert "ccc is away (1 of 3 replicas)" in group.describe().notes
         servers.pop("ccc")
 
@@ -431,7 +437,7 @@ def test_a_failed_look_up_loses_no_replica(
             raise Unreachable("triton.svc cannot be looked up")
         return list(servers)
 
-    group = ReplicaGroup("fake://all", find, servers.__getitem__, refresh=0.0)
+    group = ReplicaGroup(Membership("fake://all", find, servers.__getitem__, refresh=0.0))
     before = group.counters().restarts
     lost.append(True)
     during = [group.counters(), group.counters()]
@@ -444,7 +450,7 @@ def test_a_failed_look_up_loses_no_replica(
     group.close()
     lost.append(True)
     with pytest.raises(Unreachable, match="looked up"):
-        ReplicaGroup("fake://all", find, servers.__getitem__)
+        ReplicaGroup(Membership("fake://all", find, servers.__getitem__))
 
 
 def test_requests_go_to_all(group: ReplicaGroup) -> None:
@@ -457,12 +463,12 @@ def test_grids_in_common(servers: dict[str, Server]) -> None:
     small = KnobSpace([SPACE.knobs[0].__class__(name="max_batch_size", grid=(1, 4), default=1)])
     two = {"a": Server("a", KnobSpace(SPACE.knobs[:1])), "b": Server("b", small)}
 
-    group = ReplicaGroup("fake://two", lambda: list(two), two.__getitem__)
+    group = ReplicaGroup(Membership("fake://two", lambda: list(two), two.__getitem__))
 
     assert group.space.knobs[0].grid == (1, 4)
     two["b"].space = SPACE
     with pytest.raises(InvalidInput, match="same knobs"):
-        ReplicaGroup("fake://two", lambda: list(two), two.__getitem__)
+        ReplicaGroup(Membership("fake://two", lambda: list(two), two.__getitem__))
 
 
 def test_lists_of_hosts() -> None:

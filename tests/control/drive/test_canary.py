@@ -15,6 +15,7 @@ from tests.control.drive.driver_bed import Book, FakeClock
 from tuner.adapters import Counters
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.adapters.replicas.group import ReplicaGroup
+from tuner.adapters.replicas.membership import Membership
 from tuner.control import Apply, ControlLoop, Driver, Hold, Oversight, RunState, Watched, WindowRecord
 from tuner.control.daemon.worker import Stopped
 from tuner.control.decide.orders import Orders
@@ -52,7 +53,9 @@ class Fleet:
 
     def __init__(self, canary: bool = True) -> None:
         self.servers = {name: Replica(name) for name in ("a", "b", "c")}
-        self.group = ReplicaGroup("fake://all", lambda: list(self.servers), self.servers.__getitem__)
+        self.group = ReplicaGroup(
+            Membership("fake://all", lambda: list(self.servers), self.servers.__getitem__)
+        )
         self.clock = FakeClock()
         self.clock.sleep = self.sleep  # type: ignore[method-assign]
         self.during: Callable[[], object] = lambda: None
@@ -290,7 +293,9 @@ def test_one_that_went_away_in_a_trial_gets_what_the_others_have(fleet: Fleet) -
 
 def test_one_that_has_left_for_good_is_not_put_right(fleet: Fleet) -> None:
     """There is nothing to take back."""
-    group = ReplicaGroup("fake://all", lambda: list(fleet.servers), fleet.servers.__getitem__, refresh=0.0)
+    group = ReplicaGroup(
+        Membership("fake://all", lambda: list(fleet.servers), fleet.servers.__getitem__, refresh=0.0)
+    )
     group.try_one(NEW, lambda settle: None)
     fleet.servers.pop("a")
     group.counters()
