@@ -14,8 +14,8 @@ from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.state import RunState
+from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
-from tuner.control.store.window_row import measurement_of
 from tuner.errors import ReadOnly, Refused, StorageError
 from tuner.knobs import Configuration
 from tuner.objective import Objective

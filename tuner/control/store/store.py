@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
-from tuner.control.store.window_row import values_of
+from tuner.control.store.rows import values_of
 from tuner.duration import format_duration
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
