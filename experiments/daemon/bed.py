@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.control.store.order_book import pin, unpin
-from tuner.control.store.store import Store, configuration_of
+from tuner.control.store.rows import configuration_of
+from tuner.control.store.store import Store
 from tuner.errors import AdapterError, TunerError
 from tuner.experiments.daemon.file import daemon_file
 from tuner.experiments.daemon.process import DaemonProcess, wait_until

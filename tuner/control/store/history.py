@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from tuner.control.store.rows import alike, configuration_of, knobs_of
 from tuner.control.store.schema import MEASURED
-from tuner.control.store.store import Store, alike, configuration_of, knobs_of
+from tuner.control.store.store import Store
 from tuner.duration import format_duration, format_latency
 from tuner.errors import InvalidInput
 from tuner.files.stored import with_fields

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tuner.control.decide.orders import Orders
 from tuner.control.store.database import SENSELESS
-from tuner.control.store.store import KnobRow, Store, configuration_of
+from tuner.control.store.rows import KnobRow, configuration_of
+from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
 from tuner.printable import one_line

@@ -1,15 +1,55 @@
-"""How a measurement stands in the row of its window, and is read from there to be judged once more."""
+"""How configurations, knobs and measurements stand in rows, and are read from there."""
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from tuner.duration import format_duration
 from tuner.knobs import Configuration
 from tuner.measurement import QUANTITIES, Measurement, known
 
-__all__ = ["measurement_of", "values_of"]
+__all__ = ["KnobRow", "alike", "configuration_of", "knobs_of", "measurement_of", "text_of", "values_of"]
+
+
+class KnobRow(NamedTuple):
+    """A knob in the row of a target."""
+
+    name: str
+    grid: list[float]
+    unit: str
+
+    def format(self, value: float) -> str:
+        """Write a value as people do: ``2ms``, ``8``."""
+        return format_duration(value) if self.unit == "s" else f"{value:g}"
+
+
+def alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether two configurations are the same, apart from rounding by servers and files."""
+    return set(one) == set(other) and all(
+        math.isclose(one[name], other[name], rel_tol=1e-6, abs_tol=1e-9) for name in one
+    )
+
+
+def configuration_of(text: str) -> Configuration:
+    """Return the configuration in a row; a ValueError or the like if there is none."""
+    values = {name: float(value) for name, value in json.loads(text).items()}
+    if not all(math.isfinite(value) for value in values.values()):
+        raise ValueError(f"the configuration {text[:100]} is infinite")
+    return Configuration(values)
+
+
+def knobs_of(text: str) -> list[KnobRow]:
+    """Return the knobs in a row; a ValueError or the like if there are none."""
+    return [KnobRow(knob["name"], knob["grid"], knob["unit"]) for knob in json.loads(text)]
+
+
+def text_of(configuration: Mapping[str, float]) -> str:
+    """Return a configuration as it stands in a row."""
+    return json.dumps({name: float(configuration[name]) for name in sorted(configuration)})
 
 
 def values_of(m: Measurement) -> dict[str, float | None]:

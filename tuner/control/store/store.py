@@ -24,8 +24,7 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
-from tuner.control.store.rows import values_of
-from tuner.duration import format_duration
+from tuner.control.store.rows import KnobRow, alike, configuration_of, knobs_of, text_of, values_of
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import known
@@ -38,9 +37,6 @@ __all__ = [
     "Standing",
     "Store",
     "Unfinished",
-    "alike",
-    "configuration_of",
-    "knobs_of",
     "without_credentials",
 ]
 
@@ -61,18 +57,6 @@ class Standing(NamedTuple):
     id: int
     state: RunState
     """The state at the end of the last life; its window is 0 if the target is new."""
-
-
-class KnobRow(NamedTuple):
-    """A knob in the row of a target."""
-
-    name: str
-    grid: list[float]
-    unit: str
-
-    def format(self, value: float) -> str:
-        """Write a value as people do: ``2ms``, ``8``."""
-        return format_duration(value) if self.unit == "s" else f"{value:g}"
 
 
 class End(NamedTuple):
@@ -163,7 +147,7 @@ class Store(Database):
             running: Its configuration now; the original one of a new target.
             objective: The key of what it is tuned toward; None for what it was.
         """
-        place, text = without_credentials(url), _json(running)
+        place, text = without_credentials(url), text_of(running)
         with self.writing() as db:
             before = self.current(name)
             db.execute(
@@ -266,13 +250,13 @@ class Store(Database):
         Returns:
             The number of the decision.
         """
-        decision, running = record.decision, _json(state.current)
+        decision, running = record.decision, text_of(state.current)
         changing = not isinstance(decision, Hold)
         with self.writing() as db:
             window = None if record.measurement is None else self._window(db, target, record, kept, unused)
             db.execute(
                 "UPDATE target SET number = ?, running = ?, last_good = ? WHERE id = ?",
-                (state.window, running, _json(state.last_good) if state.last_good else None, target),
+                (state.window, running, text_of(state.last_good) if state.last_good else None, target),
             )
             values = {
                 "target": target,
@@ -282,7 +266,7 @@ class Store(Database):
                 "reason": decision.reason,
                 "rule": decision.rule,
                 "exploring": int(getattr(decision, "exploring", False)),
-                "configuration": None if isinstance(decision, Hold) else _json(decision.configuration),
+                "configuration": None if isinstance(decision, Hold) else text_of(decision.configuration),
                 "previous": running if changing else None,
                 "expected": known(getattr(decision, "expected", math.nan)),
                 "outcome": record.outcome,
@@ -316,7 +300,7 @@ class Store(Database):
             StorageError: It could not be written yet.
         """
         with self._lock:
-            self._owed[decision] = End(outcome, known(seconds), error, _json(running), self._now())
+            self._owed[decision] = End(outcome, known(seconds), error, text_of(running), self._now())
             with self.writing():
                 pass
 
@@ -473,7 +457,7 @@ class Store(Database):
             "number": record.number,
             "time": self._now(),
             "seconds": m.seconds,
-            "configuration": _json(m.configuration),
+            "configuration": text_of(m.configuration),
             **values_of(m),
             "level": record.level,
             "cost": known(record.cost),
@@ -481,30 +465,6 @@ class Store(Database):
             "disturbed": unused,
         }
         return _insert(db, "window", values)
-
-
-def alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Whether two configurations are the same, apart from rounding by servers and files."""
-    return set(one) == set(other) and all(
-        math.isclose(one[name], other[name], rel_tol=1e-6, abs_tol=1e-9) for name in one
-    )
-
-
-def configuration_of(text: str) -> Configuration:
-    """Return the configuration in a row; a ValueError or the like if there is none."""
-    values = {name: float(value) for name, value in json.loads(text).items()}
-    if not all(math.isfinite(value) for value in values.values()):
-        raise ValueError(f"the configuration {text[:100]} is infinite")
-    return Configuration(values)
-
-
-def knobs_of(text: str) -> list[KnobRow]:
-    """Return the knobs in a row; a ValueError or the like if there are none."""
-    return [KnobRow(knob["name"], knob["grid"], knob["unit"]) for knob in json.loads(text)]
-
-
-def _json(configuration: Mapping[str, float]) -> str:
-    return json.dumps({name: float(configuration[name]) for name in sorted(configuration)})
 
 
 def _write_end(db: sqlite3.Connection, decision: int, end: End) -> None:

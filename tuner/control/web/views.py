@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
 from tuner.control.store.history import StoredDecision
-from tuner.control.store.store import configuration_of, knobs_of, without_credentials
+from tuner.control.store.rows import configuration_of, knobs_of
+from tuner.control.store.store import without_credentials
 
 if TYPE_CHECKING:
     import sqlite3
