@@ -15,6 +15,7 @@ from tests.control.daemon.file_server import RATE, FileServer
 from tuner.adapters import ApplyReport, Counters
 from tuner.adapters.replicas.canary import Canary
 from tuner.adapters.replicas.group import ReplicaGroup
+from tuner.adapters.replicas.membership import Membership
 from tuner.knobs import Configuration
 from tuner.profiler.source import ClientSample, HostReading
 
@@ -52,7 +53,7 @@ class Fleet(ReplicaGroup):
         self.time = 0.0
         self.spent = {name: [0.0] for name in NAMES}  # s, all requests of a replica together
         self.servers = {name: Replica(folder / name, log, self.spent[name]) for name in NAMES}
-        super().__init__("file://fleet", lambda: list(NAMES), self.servers.__getitem__)
+        super().__init__(Membership("file://fleet", lambda: list(NAMES), self.servers.__getitem__))
 
     def now(self) -> float:
         return self.time

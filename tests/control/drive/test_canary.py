@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.adapters.replicas.test_group import Server
+from tests.adapters.replicas.bed import Server
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tests.control.drive.driver_bed import Book, FakeClock
 from tuner.adapters import Counters
