@@ -33,7 +33,7 @@ LARGEST = {"max_batch": 1024, "queue": 1_000_000}
 def current(pools: Sequence[Pool]) -> dict[str, float]:
     """Return the values of all knobs, to be shown.
 
-    A limit that is not set, and is the server's, has the server's value here: setting it would make it last.
+    A batch limit that nobody set shows what the server allows. Written back, it would become a setting.
     """
     rules = pools[0].rules
     found = dict(configuration_of(rules.options.get(TUNED, SymphonyOptions())))

@@ -33,7 +33,7 @@ least use is found near the SLO, a doubt of a few per cent decides whether it is
 
 
 KEPT = 1_000_000
-"""Configurations at all loads together of which estimates are kept, some 90 bytes each ..."""
+"""Configurations at all loads together of which estimates are kept, some 130 bytes each ..."""
 LEAST_KEPT = 8
 """... and the loads for which they are kept, however large the space is."""
 

@@ -143,9 +143,8 @@ class Application:
     async def _infer(self, question: Question) -> Answer:
         headers = question.headers
         slo = milliseconds(headers.get("x-slo-ms"))
-        with self._intake.room.hold(
-            0
-        ) as held:  # what a header claims takes no memory, and no room from others
+        # Room grows with what arrives: what a header claims takes no memory, and no room from others.
+        with self._intake.room.hold(0) as held:
             body = await self._body(headers, question.receive, held)
         inference = read_body(body, _number(headers, LENGTH), question.session, question.version, slo)
         reply = await self._intake.infer(inference.request, headers.get)
