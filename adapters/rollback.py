@@ -1,15 +1,15 @@
-"""Takes back a change of several backends, replicas or models, that failed at one of them."""
+"""Takes back changes of several backends, replicas or models: all are tried, whatever becomes of one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tuner.adapters.backend import Backend
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, TunerError, Unreachable
 from tuner.knobs import Configuration
 
-__all__ = ["IN_DOUBT", "UNTOUCHED", "Checking", "failure", "put_back"]
+__all__ = ["IN_DOUBT", "UNTOUCHED", "Checking", "failure", "put_back", "restore_all"]
 
 IN_DOUBT = (Unreachable, TimedOut)
 """After these nobody knows whether a server was changed, or will be."""
@@ -49,6 +49,27 @@ def put_back(backends: Mapping[str, Backend], before: Mapping[str, Configuration
         except TunerError as error:
             failed[name] = error
     return failed
+
+
+def restore_all(backends: Mapping[str, Backend]) -> None:
+    """Put back at each backend what was found at its opening, where it keeps that.
+
+    Args:
+        backends: By name; each is tried, whatever becomes of the others.
+
+    Raises:
+        AdapterError: Some refused or could not be reached; names them.
+    """
+    failed: dict[str, TunerError] = {}
+    for name, backend in backends.items():
+        restore: Any = getattr(backend, "restore", None)
+        try:
+            if restore is not None:
+                restore()
+        except TunerError as error:
+            failed[name] = error
+    if failed:
+        raise failure("what was found cannot be put back everywhere", failed, "")
 
 
 def failure(problem: str, doubtful: Mapping[str, TunerError], as_before: str) -> AdapterError:

@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
 from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
 from tuner.adapters.replicas.membership import AWAY, Membership
-from tuner.adapters.rollback import UNTOUCHED, Checking, failure, put_back
+from tuner.adapters.rollback import UNTOUCHED, Checking, failure, put_back, restore_all
 from tuner.errors import InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
@@ -198,15 +198,12 @@ class ReplicaGroup:
             self.take_back()
 
     def restore(self) -> None:
-        """Put back at each replica what was found there.
+        """Put back at each replica what was found there; each is tried, whatever becomes of the others.
 
         Raises:
-            AdapterError: One refuses or cannot be reached.
+            AdapterError: Some refuse or cannot be reached.
         """
-        for member in self._members.opened.values():
-            restore: Any = getattr(member, "restore", None)
-            if restore is not None:
-                restore()
+        restore_all(self._members.opened)
         self._trial = None
 
     def counters(self) -> Counters:

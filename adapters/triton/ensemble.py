@@ -21,7 +21,7 @@ from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.live.knobs import BATCH_GRID
 from tuner.adapters.live.waiting import comes_true
-from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back
+from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
@@ -225,14 +225,13 @@ class EnsembleBackend:
             raise AdapterError(f"the ensemble did not serve again within {self._timeout:g} s")
 
     def restore(self) -> None:
-        """Put back exactly what was found at opening.
+        """Put back exactly what was found at opening; each model is tried, whatever becomes of the others.
 
         Raises:
-            AdapterError: A model refuses.
+            AdapterError: Some models refuse, or the ensemble does not serve again.
         """
         self._ensemble.counters()
-        for member in self._members.values():
-            member.restore()
+        restore_all(self._members)
         self._wait_until_ready()
 
     def counters(self) -> Counters:

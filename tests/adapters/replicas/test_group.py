@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -157,6 +158,21 @@ def test_one_that_is_away_is_left_out(group: ReplicaGroup, servers: dict[str, Se
     assert during.restarts > before.restarts
     assert group.current() == configuration(batch=8)
     assert "ccc is away (1 of 3 replicas)" in group.describe().notes
+
+
+def test_what_was_found_is_put_back_wherever_it_can_be(
+    group: ReplicaGroup, servers: dict[str, Server]
+) -> None:
+    """One that is away does not keep the others from what they ran; the error names it."""
+    for server in servers.values():
+        server.restore = partial(server.apply, configuration())  # type: ignore[attr-defined]
+    group.apply(configuration(batch=8))
+    servers["a"].up = False
+
+    with pytest.raises(Unreachable, match=r"not certain to run as before: a \(a is away\)"):
+        group.restore()
+
+    assert [servers[name].running for name in ("bb", "ccc")] == [configuration()] * 2
 
 
 def test_the_odd_one_out_is_what_runs(group: ReplicaGroup, servers: dict[str, Server]) -> None:
