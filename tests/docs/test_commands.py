@@ -71,7 +71,7 @@ def test_what_is_no_command_of_ours_is_one_of_make_or_the_installation() -> None
             assert (
                 word == "tuner"
                 or (word == "make" and rest[0] in targets)
-                or line.startswith("pipx install servetune")
+                or line.startswith("pipx install .")
             ), (page.name, line)
 
 
