@@ -65,7 +65,11 @@ def run_experiment(
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw its figures into this folder.")
     ] = None,
 ) -> None:
-    """Run one experiment, print its rows and store its result."""
+    """Run one experiment, print its rows and store its result.
+
+    Ctrl-C ends it with the seeds that are complete. Their result goes to NAME-stopped.json, so that it takes
+    the place of no other.
+    """
     from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.experiments.frame.discovery import find
     from tuner.experiments.frame.options import ExperimentOptions, Watcher
@@ -79,7 +83,10 @@ def run_experiment(
     console = make_console()
     begin = time.monotonic()
     options = ExperimentOptions(seeds=seeds, quick=quick, folder=folder, foreign_limit=foreign_limit)
-    result = kind(options, Watcher(report=console.print, bars=progress_bars(console))).run()
+    measuring = kind(options, Watcher(report=console.print, bars=progress_bars(console)))
+    result = measuring.run()
+    if measuring.stopped:
+        path = path.with_name(f"{path.stem}-stopped{path.suffix}")
     result.seconds = round(time.monotonic() - begin, 1)
     result.command = command_line()
     result.save(path)
@@ -87,6 +94,8 @@ def run_experiment(
     print(path)
     for figure in kind.plot(result, plot) if plot is not None else ():
         print(figure)
+    if measuring.stopped:
+        raise typer.Exit(ExitCode.STOPPED)
 
 
 def _check_figures(kind: type[Experiment[Any, Any]], folder: Path) -> None:

@@ -9,14 +9,16 @@ versions, seeds, processes, progress bars, pairing tasks with their answers, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tuner.experiments.frame.about import About
 from tuner.experiments.frame.options import ExperimentOptions, Watcher
 from tuner.experiments.frame.result import Result, Row
-from tuner.laboratory.parallel import run_all
+from tuner.laboratory.parallel import as_answered, run_all
 from tuner.laboratory.progress import track
 from tuner.report import style
 from tuner.report.series import Series
@@ -68,6 +70,8 @@ class Experiment(ABC, Generic[Task, Answer]):
     def __init__(self, options: ExperimentOptions, watcher: Watcher | None = None) -> None:
         self.options = options
         self.watcher = watcher or Watcher()
+        self.stopped = False
+        """Whether Ctrl-C ended it before all seeds were measured."""
 
     def __reduce__(self) -> tuple[type[Experiment[Task, Answer]], tuple[ExperimentOptions]]:
         """Be copied to another process with the options, but without the watcher."""
@@ -133,7 +137,13 @@ class Experiment(ABC, Generic[Task, Answer]):
         """Do what must be done once before the tasks are measured in many processes."""
 
     def run(self) -> Result:
-        """Measure everything and summarise it."""
+        """Measure everything and summarise it.
+
+        Ctrl-C ends it with the seeds that are complete: the result is that of a run with so many.
+
+        Raises:
+            KeyboardInterrupt: None is complete.
+        """
         found = self._measured()
         return Result(
             experiment=self.about.name,
@@ -164,16 +174,52 @@ class Experiment(ABC, Generic[Task, Answer]):
 
     def _measured(self) -> Answers[Task, Answer]:
         self.prepare()
+        answers: dict[tuple[Task, int], Answer] = {}
+        try:
+            with closing(self._answers(self._calls())) as found:
+                for call, answer in found:
+                    answers[call] = answer  # noqa: PERF403 - Ctrl-C must not lose those that have come
+        except KeyboardInterrupt:
+            self._keep_complete(answers)
+        return {task: [answers[task, seed] for seed in self.seeds_of(task)] for task in self.tasks()}
+
+    def _calls(self) -> list[tuple[Task, int]]:
+        """Return each task with each of its seeds.
+
+        Seed by seed, so that a machine whose speed drifts is as fast for one task as for the other.
+        """
         seeds = {task: self.seeds_of(task) for task in self.tasks()}
-        # Seed by seed, so that a machine whose speed drifts is as fast for one task as for the other.
         rounds = range(max(map(len, seeds.values()), default=0))
-        calls = [(task, some[n]) for n in rounds for task, some in seeds.items() if n < len(some)]
+        return [(task, some[n]) for n in rounds for task, some in seeds.items() if n < len(some)]
+
+    def _answers(
+        self, calls: Sequence[tuple[Task, int]]
+    ) -> Generator[tuple[tuple[Task, int], Answer], None, None]:
+        """Yield calls with their answers, as they come; first those that need the machine to themselves."""
         alone = [call for call in calls if self.alone(call[0])]
         spread = [call for call in calls if not self.alone(call[0])]
-        name = self.about.name
-        answers = {call: self._answer(call) for call in self.track(alone, name)} if alone else {}
-        answers |= zip(spread, self.run_all(self._answer, spread, name), strict=True)
-        return {task: [answers[task, seed] for seed in some] for task, some in seeds.items()}
+        for call in self.track(alone, self.about.name) if alone else ():
+            yield call, self._answer(call)
+        bars, workers = self.watcher.bars, self.options.workers
+        found = as_answered(self._answer, spread, self.about.name, bars=bars, workers=workers)
+        with closing(found):
+            for number, answer in found:
+                yield spread[number], answer
+
+    def _keep_complete(self, answers: Mapping[tuple[Task, int], Answer]) -> None:
+        """Go over to the most seeds of which every answer is there.
+
+        Raises:
+            KeyboardInterrupt: There are none.
+        """
+        asked = self.options
+        for seeds in range(asked.seeds - 1, 0, -1):
+            self.options = replace(asked, seeds=seeds)
+            if answers.keys() >= set(self._calls()):
+                self.stopped = True
+                self.report(f"stopped: of {asked.seeds} seeds, {seeds} are complete; they are summarised")
+                return
+        raise KeyboardInterrupt
 
     def _answer(self, call: tuple[Task, int]) -> Answer:
         return self.measure(*call)

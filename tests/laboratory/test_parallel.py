@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import psutil
 import pytest
 
 from tuner.cli.console import make_console, progress_bars
-from tuner.laboratory.parallel import cores, run_all
+from tuner.laboratory.parallel import as_answered, cores, run_all
 from tuner.laboratory.progress import track
 
 
@@ -80,6 +80,15 @@ def test_an_error_in_a_task_is_raised_and_leaves_no_process(workers: int) -> Non
     with pytest.raises(ValueError, match="factorial"):
         run_all(math.factorial, [5, -1, 4], workers=workers)
 
+    assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_who_needs_no_more_answers_leaves_no_process() -> None:
+    """To close the generator ends the workers; those who know enough need not wait."""
+    with closing(as_answered(math.factorial, range(100), workers=2)) as found:
+        place, answer = next(found)
+
+    assert answer == math.factorial(place)
     assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from multiprocessing import active_children, get_context
 from typing import TypeVar
 
 from tuner.laboratory.progress import Bars, no_bars, track
 
-__all__ = ["cores", "run_all"]
+__all__ = ["as_answered", "cores", "run_all"]
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -31,11 +32,25 @@ def run_all(
     bars: Bars = no_bars,
     workers: int | None = None,
 ) -> list[Answer]:
-    """Return the answers to all tasks, in their order; a progress bar counts those that are done.
+    """Return the answers to all tasks, in their order; see :func:`as_answered`."""
+    with closing(as_answered(function, tasks, description, bars=bars, workers=workers)) as found:
+        answers = dict(found)
+    return [answers[number] for number in range(len(tasks))]
+
+
+def as_answered(
+    function: Callable[[Task], Answer],
+    tasks: Sequence[Task],
+    description: str = "points",
+    *,
+    bars: Bars = no_bars,
+    workers: int | None = None,
+) -> Generator[tuple[int, Answer], None, None]:
+    """Yield the place of each task and its answer, as they come; a progress bar counts them.
 
     Each worker is a fresh process, so that no state leaks from the caller: an answer depends on its task
     alone, and the same task gives the same answer whatever the number of workers. An error in a task, or
-    Ctrl-C, ends the workers at once and is raised.
+    Ctrl-C, ends the workers at once and is raised. To close the generator ends them, too.
 
     Args:
         function: A function of a module (not a lambda), whose argument and answer can be pickled.
@@ -47,16 +62,17 @@ def run_all(
     """
     workers = min(cores() if workers is None else workers, len(tasks))
     if workers <= 1:
-        return [function(task) for task in track(tasks, description, bars)]
+        for number, task in enumerate(track(tasks, description, bars)):
+            yield number, function(task)
+        return
     others = set(active_children())
     # "spawn" rather than "fork": the parent may have threads, and a forked copy of their locks hangs.
     executor = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
-    answers: dict[int, Answer] = {}
     try:
         with bars(description, len(tasks)) as advance:
             futures = {executor.submit(function, task): number for number, task in enumerate(tasks)}
             for future in as_completed(futures):
-                answers[futures[future]] = future.result()
+                yield futures[future], future.result()
                 advance()
     except BaseException:
         for worker in set(active_children()) - others:
@@ -65,7 +81,6 @@ def run_all(
         executor.shutdown(cancel_futures=True)
         raise
     executor.shutdown()
-    return [answers[number] for number in range(len(tasks))]
 
 
 def _begin() -> None:

@@ -24,7 +24,7 @@ from tuner.experiments.frame.experiment import (
 )
 from tuner.experiments.frame.options import ExperimentOptions, Watcher
 from tuner.experiments.frame.result import Row, row
-from tuner.laboratory.progress import Advance
+from tuner.laboratory.progress import Advance, Bars
 
 
 @experiment(name="squares", title="Squares of numbers", minutes=0.1)
@@ -76,6 +76,41 @@ def test_answers_are_paired_with_their_tasks_and_seeds(workers: int) -> None:
         ("5", 26.0, 28.0), ("3", 10.0, 12.0), ("2", 5.0, 5.0),
     ]  # fmt: skip
     assert (result.experiment, result.seeds, result.configuration) == ("squares", 3, {"numbers": 4})
+
+
+def test_ctrl_c_keeps_the_seeds_that_are_complete() -> None:
+    """The result is that of a run that was asked for so many."""
+    seen: list[str] = []
+    stopping = Squares(ExperimentOptions(seeds=4, workers=1), Watcher(report=seen.append, bars=stop_after(4)))
+
+    result = stopping.run()
+
+    assert stopping.stopped
+    assert seen[-1] == "stopped: of 4 seeds, 2 are complete; they are summarised"
+    assert result == Squares(ExperimentOptions(seeds=2, workers=1)).run()
+
+
+def test_ctrl_c_before_any_seed_is_complete_ends_it() -> None:
+    """There is nothing to summarise."""
+    watcher = Watcher(bars=stop_after(1))
+
+    with pytest.raises(KeyboardInterrupt):
+        Squares(ExperimentOptions(seeds=3, workers=1), watcher).run()
+
+
+def stop_after(answers: int) -> Bars:
+    """Return bars that press Ctrl-C once so many answers have come."""
+    left = iter(range(answers))
+
+    @contextmanager
+    def bars(description: str, total: int) -> Iterator[Advance]:
+        def advance() -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        yield advance
+
+    return bars
 
 
 def test_a_quick_run_is_smaller() -> None:
