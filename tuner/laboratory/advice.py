@@ -20,8 +20,7 @@ from tuner.objective import Objective, unsaturated
 __all__ = ["Advice", "AdviceRow", "advise"]
 
 WORTH = 1 - SPREAD
-"""A change is recommended if it costs less than this share of the present cost; the control loop asks for
-the same gain."""
+"""A change is recommended if it costs less than this share of the present cost."""
 
 SURE = 2.0
 """Deviations of an estimate beyond which the truth is hardly ever: 1 in 40 on either side."""
