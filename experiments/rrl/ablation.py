@@ -32,6 +32,7 @@ ERROR = 0.1
 """Of the simulation that says what to expect, see :mod:`tuner.experiments.rrl.warm`."""
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "all as shipped": ("rrl", {}),
+    "no neural estimator": ("rrl", {"prior": "none"}),
     "reach not fitted": ("rrl", {"smoothing": {"adaptive": False}}),
     "no carrying between loads": ("rrl", {"carry": False}),
     "drift not detected": ("rrl", {"detect_drift": False}),
