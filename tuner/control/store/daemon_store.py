@@ -115,7 +115,7 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
             try:
                 if not known and not is_store(descriptor):
                     raise StorageError(f"state {self._path}: is not a store of servetune; give another file")
-                if known and before is not None and before.senseless:
+                if known and before is not None and before.unparsable:
                     raise Damaged(before.damage())  # SQLite finds nothing wrong with the file
                 store = first.enter_context(closing(Store(self._path, now=self._now)))
             except StorageError as error:

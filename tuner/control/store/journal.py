@@ -162,7 +162,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
     seen = 0
     for row in rows:
         configuration = store.configuration(row["configuration"])
-        with store.making_sense():
+        with store.parsing_rows():
             m = measurement_of(row, configuration)
         if not loop.space.covers(configuration) or unusable(m, loop.objective):
             continue
