@@ -392,8 +392,8 @@ def test_an_unexpected_error_is_survived(bed: Bed, monkeypatch: pytest.MonkeyPat
             raise RuntimeError("a bug")
         return original(self, *_)
 
-    original = worker_module.Worker._report
-    monkeypatch.setattr(worker_module.Worker, "_report", fail_once)
+    original = worker_module.Worker._report_turn
+    monkeypatch.setattr(worker_module.Worker, "_report_turn", fail_once)
     bed.run(windows=4)
 
     assert "a: RuntimeError: a bug; trying again until it works" in bed.said

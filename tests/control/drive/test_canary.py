@@ -142,7 +142,7 @@ def test_what_repairs_goes_to_all_at_once(fleet: Fleet) -> None:
         server.applied.clear()
     begun = fleet.clock.now()
 
-    fleet.driver._change(Apply(configuration=OLD, reason="back", restores=True))
+    fleet.driver._apply(Apply(configuration=OLD, reason="back", restores=True))
 
     assert fleet.running == [OLD, OLD, OLD]
     assert fleet.clock.now() == begun
