@@ -108,7 +108,7 @@ def in_time(cluster: Cluster, session: int, kind: int, count: int, free: float, 
     """Whether a batch that is sent now would end by a deadline.
 
     Args:
-        cluster: What there is.
+        cluster: Its ``board`` has the time, and the delays that are allowed for.
         session: Whose batch.
         kind: The kind of its accelerator.
         count: Requests in it, at least 1.
