@@ -21,7 +21,8 @@ from tuner.adapters.backend import Counters
 from tuner.agents.rrl import RRL
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
-from tuner.control.daemon.worker import Worker, WorkerReport
+from tuner.control.daemon.report import WorkerReport
+from tuner.control.daemon.worker import Worker
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput, Unreachable

@@ -12,28 +12,37 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tuner.adapters import connect
 from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
+from tuner.control.daemon.measurer import ReportingMeasurer
+from tuner.control.daemon.report import Say, WorkerReport, log_sentence
+from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
 from tuner.control.daemon.target import attached
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
-from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched
+from tuner.control.drive.driver import OVERDUE, Driver, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.scaling import TargetScaling
-from tuner.control.store.journal import StoreJournal, last_change, recount, replay, resolve, save_policy
+from tuner.control.store.journal import (
+    StoreJournal,
+    last_change,
+    recount,
+    replay,
+    resolve_unfinished,
+    save_policy,
+)
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
-from tuner.objective import Objective, Slo
+from tuner.objective import Objective
 from tuner.printable import one_line
 from tuner.profiler.attachment import Attachment, Simulated
 
@@ -41,10 +50,8 @@ if TYPE_CHECKING:
     from tuner.agents.agent import Agent
     from tuner.control.daemon.pool_advice import PoolAdvisor
     from tuner.knobs import Configuration
-    from tuner.measurement import Measurement
-    from tuner.planning.autoscale import ScalingAdvice
 
-__all__ = ["Say", "StoppableClock", "Stopped", "Worker", "WorkerReport"]
+__all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
 
@@ -55,100 +62,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 OVERDUE_WINDOW = "waiting: the server answers so slowly that its window is overdue"
 MANY_DISTURBED = 5
 """Disturbed windows in a row after which the log says so."""
-
-
-class Stopped(Exception):
-    """The worker is being stopped."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerReport:
-    """One turn of a worker, for the daemon's frontend."""
-
-    record: WindowRecord
-    kept: bool
-    """Whether the window kept the SLO."""
-    slo: Slo
-    """The SLO that it was judged by."""
-    unused: str
-    """Why nothing is learned from the window; empty if something is, or if there is none."""
-    first_after_change: bool
-    """Whether the window is the first usable one after a change."""
-    running: Configuration
-    """What the server runs after the turn."""
-    scaling: Mapping[str, ScalingAdvice] = field(default_factory=dict)
-    """How many servers the target should have, by pool; empty where nobody can say."""
-
-
-class Say(Protocol):
-    """Receives the name of a target (empty for the daemon itself) and a sentence for the log."""
-
-    def __call__(self, name: str, sentence: str, level: int = logging.INFO, /) -> None:
-        """Log the sentence."""
-
-
-def log_sentence(name: str, sentence: str, level: int = logging.INFO) -> None:
-    """Write a sentence to the module's log: the default of whoever takes a :class:`Say`."""
-    log.log(level, "%s: %s", name, sentence)
-
-
-class StoppableClock:
-    """Real time; sleeping ends at once when the worker is stopped.
-
-    Args:
-        stop: Is set to stop the worker.
-    """
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-
-    def now(self) -> float:
-        """Return seconds on a clock that never goes back."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass.
-
-        Raises:
-            Stopped: The event was set.
-        """
-        if self._stop.wait(max(seconds, 0.0)):
-            raise Stopped("stopped")
-
-
-class ReportingMeasurer:
-    """A measurer that reports when a window begins, and when it ends whether it could be measured.
-
-    Args:
-        profiler: Measures the windows.
-        begin: Receives how long the window may take, s.
-        report: Receives None, or why a window could not be measured.
-    """
-
-    def __init__(
-        self,
-        profiler: Measurer,
-        begin: Callable[[float], None],
-        report: Callable[[AdapterError | None], None],
-    ) -> None:
-        self._profiler = profiler
-        self._begin = begin
-        self._report = report
-
-    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
-        """Measure a window.
-
-        Raises:
-            AdapterError: The server, or the source of its metrics, did not answer.
-        """
-        self._begin(settle + (2 * seconds if settle > 0 else seconds))  # after a change a backlog comes first
-        try:
-            measurement = self._profiler.measure(seconds, settle=settle, enough=enough)
-        except AdapterError as error:
-            self._report(error)
-            raise
-        self._report(None)
-        return measurement
 
 
 class Worker:
@@ -344,7 +257,7 @@ class Worker:
     def _resume(self, driver: Driver, target: int, learned: int) -> None:
         """Resume from what an earlier process left in the store."""
         seen = replay(self._store, target, driver.loop, learned=learned)
-        if sentence := resolve(self._store, target, driver):
+        if sentence := resolve_unfinished(self._store, target, driver):
             self._say(sentence, note=False)
         space = driver.loop.space
         going_on = f", going on after {seen} windows" if seen else ""
