@@ -25,7 +25,7 @@ class State:
     """What the agent knows before it chooses (RRL's ``s_t``)."""
 
     level: int
-    """The load level: a point of the logarithmic grid of arrival rates (:class:`LoadLevels`)."""
+    """The load level: its number on the grid of :class:`~tuner.agents.load_levels.LoadLevels`."""
     configuration: int
     """The number of the configuration in force."""
     rate: float | None = None

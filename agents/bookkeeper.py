@@ -85,17 +85,18 @@ class Bookkeeper(ABC, Generic[P]):
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Return the measured configuration with the least mean cost, one standard error added.
 
-        A level that was never measured is answered from the nearest one; where nothing allowed was measured,
-        the configuration in force stays. Among equals the one in force wins, then the lowest number.
+        A level that was never measured is answered from the nearest one. Where nothing allowed was measured,
+        the configuration in force stays, unless the agent knows better (:meth:`_best_unmeasured`). Among
+        equals the one in force wins, then the lowest number.
         """
         allowed = allowed_numbers(self.space, allowed)
         record = self.records.nearest(state.level)
         if record is None:
-            return self._unknown(state, allowed)
+            return self._best_unmeasured(state, allowed)
         windows = np.clip(record.count[allowed], 1, 1 / SLOWEST)
         costs = record.cost[allowed] * (1.0 + self.parameters.noise / np.sqrt(windows))
         best = cheapest(costs, allowed, state)
-        return self._unknown(state, allowed) if best is None else best
+        return self._best_unmeasured(state, allowed) if best is None else best
 
     def update(  # the signature is the contract's
         self,
@@ -159,10 +160,10 @@ class Bookkeeper(ABC, Generic[P]):
         """Stop background work; there is none. May be called twice."""
 
     def _learn(self, state: State, configuration: int, cost: float) -> None:
-        """Learn more from a window than the mean cost of its configuration."""
+        """Learn from a window what is more than the mean cost of its configuration; nothing by default."""
 
-    def _unknown(self, state: State, allowed: np.ndarray) -> int:
-        """Return what is best where nothing allowed was ever measured."""
+    def _best_unmeasured(self, state: State, allowed: np.ndarray) -> int:
+        """Return the best configuration where none of those allowed was ever measured: the one in force."""
         return stay(state, allowed)
 
     def _arrays(self) -> dict[str, np.ndarray]:

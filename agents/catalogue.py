@@ -63,7 +63,7 @@ _CLASSES = {
 }
 """Name -> module and class of the agents that are bookkeepers."""
 FORMS_OF_RRL = ("rrl", "rrl_paper", "rrl_code", "q_learning")
-"""Those that :mod:`tuner.agents.rrl` makes."""
+"""Names of the agents that :mod:`tuner.agents.rrl` makes."""
 
 
 def agent_names() -> list[str]:

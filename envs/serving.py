@@ -37,7 +37,7 @@ FEATURES = (  # name, lowest, highest; what lies beyond is clipped
     ("burstiness", 0.0, 10.0),
 )
 GPU = ("gpu", 0.0, 1.0)
-"""What an environment with :attr:`ServingEnv.observes_gpu` shows after these."""
+"""The feature that environments with :attr:`ServingEnv.observes_gpu` observe after :data:`FEATURES`."""
 
 
 class Levels(Protocol):
@@ -216,14 +216,14 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         Raises:
             AdapterError: The backend cannot be reached or refuses the first configuration.
         """
-        return self.begun(measure(self.begin(seed=seed, options=options)))
+        return self.end_reset(measure(self.begin_reset(seed=seed, options=options)))
 
     def step(self, action: np.int64) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
         """Run one window; see the class for what comes back."""
         try:
-            return self.finish(measure(self.turn(action)))
+            return self.end_step(measure(self.begin_step(action)))
         except AdapterError as error:
-            return self.fail(error)
+            return self.fail_step(error)
 
     def render(self) -> Any:
         """Return the last window as text or as a picture, as ``render_mode`` says; None without one."""
@@ -244,11 +244,11 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         if plant is not None:
             plant.close()
 
-    # reset and step in two halves, before and after the measuring, so that many environments can be measured
-    # at once.
+    # `reset` and `step` in two halves each, before and after the window is measured: the vector form measures
+    # the windows of many environments at once, in between.
 
-    def begin(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Window:
-        """Open the plant for an episode and apply the first configuration; return what to measure."""
+    def begin_reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Window:
+        """Open the plant for an episode and apply the first configuration; return the window to measure."""
         super().reset(seed=seed)
         if self._fresh:
             self.close()
@@ -259,27 +259,27 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         number = (options or {}).get("configuration")
         return self._apply(self._default if number is None else self.number_of(number))
 
-    def begun(self, measured: Measurement) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return what `reset` does, given the first measurement."""
+    def end_reset(self, measured: Measurement) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return what `reset` returns, given the measurement of that window."""
         measurement, cost = self._take(measured)
         return self._observation, self._info(measurement, cost)
 
-    def turn(self, action: np.int64) -> Window:
-        """Apply an action; return what to measure.
+    def begin_step(self, action: np.int64) -> Window:
+        """Apply an action; return the window to measure.
 
         Raises:
             InvalidInput: There is no such action.
-            AdapterError: The backend failed: see :meth:`fail`.
+            AdapterError: The backend failed: see :meth:`fail_step`.
         """
         number = self.number_of(action)
         self._windows += 1
         return self._apply(number)
 
     def number_of(self, action: Any) -> int:
-        """Return an action as the number of a configuration.
+        """Return the number of the configuration that an action means.
 
         Raises:
-            InvalidInput: It is none.
+            InvalidInput: The action means none.
         """
         try:
             number = operator.index(action)
@@ -290,15 +290,15 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
             raise InvalidInput("action", problem, "it is the number of a configuration, see `space`")
         return number
 
-    def finish(self, measured: Measurement) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Return what `step` does, given what was measured."""
+    def end_step(self, measured: Measurement) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Return what `step` returns, given the measurement of that window."""
         measurement, cost = self._take(measured)
         truncated = self._windows >= self._episode_windows
         reward = WORST_REWARD if math.isnan(cost) else -cost
         return self._observation, reward, False, truncated, self._info(measurement, cost)
 
-    def fail(self, error: AdapterError) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Return what `step` does if the backend failed."""
+    def fail_step(self, error: AdapterError) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Return what `step` returns if the backend failed: the episode is truncated."""
         assert self._last is not None, "call reset first"
         info = self._info(self._last, -WORST_REWARD) | {"error": str(error) or type(error).__name__}
         return self._observation, WORST_REWARD, False, True, info
@@ -310,7 +310,11 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         return Window(self._plant, self._report, self._window)
 
     def _take(self, measured: Measurement) -> tuple[Measurement, float]:
-        """Keep a measurement with the change before it, its observation and level; return it and its cost."""
+        """Observe a measurement, and its load level.
+
+        Returns:
+            The measurement, with what the change before it cost its requests; and its cost.
+        """
         assert self._report is not None
         measurement = self._last = self._report.noted(measured)
         self._observation = self._observe(measurement)

@@ -82,10 +82,12 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
             seeds = list(seed)
         if len(seeds) != self.num_envs:
             raise InvalidInput("seed", f"{len(seeds)} are given for {self.num_envs} environments")
-        windows = [env.begin(seed=one, options=options) for env, one in zip(self.envs, seeds, strict=True)]
+        windows = [
+            env.begin_reset(seed=one, options=options) for env, one in zip(self.envs, seeds, strict=True)
+        ]
         self._ended[:] = False
         begun = [
-            env.begun(_measurement(measured))
+            env.end_reset(_measurement(measured))
             for env, measured in zip(self.envs, self._measure_all(windows), strict=True)
         ]
         observations, infos = zip(*begun, strict=True)
@@ -97,7 +99,7 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
         """Run one window everywhere.
 
         Raises:
-            InvalidInput: An action is none; nothing is applied anywhere.
+            InvalidInput: An action is not the number of a configuration; nothing is applied anywhere.
         """
         for env, action, ended in zip(self.envs, actions, self._ended, strict=True):
             if not ended:
@@ -106,17 +108,17 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
         waiting: list[tuple[int, Window]] = []
         for i, env in enumerate(self.envs):
             try:
-                waiting.append((i, env.begin() if self._ended[i] else env.turn(actions[i])))
+                waiting.append((i, env.begin_reset() if self._ended[i] else env.begin_step(actions[i])))
             except AdapterError as error:
-                rows[i] = env.fail(error)
+                rows[i] = env.fail_step(error)
         measured = self._measure_all([window for _, window in waiting]) if waiting else []
         for (i, _), one in zip(waiting, measured, strict=True):
             env = self.envs[i]
             if self._ended[i]:
-                observation, info = env.begun(_measurement(one))
+                observation, info = env.end_reset(_measurement(one))
                 rows[i] = observation, 0.0, False, False, info
             else:
-                rows[i] = env.fail(one) if isinstance(one, AdapterError) else env.finish(one)
+                rows[i] = env.fail_step(one) if isinstance(one, AdapterError) else env.end_step(one)
         observations, rewards, terminated, truncated, infos = zip(*rows, strict=True)
         self._ended = np.array(terminated) | np.array(truncated)
         return (

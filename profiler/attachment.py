@@ -180,10 +180,10 @@ def attach(
         seed: Seed of the requests to send.
         foreign_limit: Cores used by foreign processes above which a window is disturbed; None: however many.
         clock: The clock for a live target; the wall clock if None. A simulated target has its own.
-        indicator: A source of latencies that counts instead of the server and our own load.
+        indicator: A source of latencies that takes the place of the server's and of our own load's.
 
     Raises:
-        InvalidInput: A setting is unusable.
+        InvalidInput: An argument means nothing for this target, or is unusable.
         AdapterError: The server cannot be reached.
     """
     load = load or Load()
@@ -195,7 +195,7 @@ def attach(
         if isinstance(backend, Simulated):
             if indicator is not None:
                 raise InvalidInput("--sli-prometheus", "a simulated target has its own time", "leave it out")
-            _limited(backend, None, in_flight)
+            _with_client_limit(backend, None, in_flight)  # refuses the knob: there are no clients of ours
             _offer(backend, load)
             description = backend.describe()
             yield _attached(backend, description, backend, clock=backend, host=backend, limits=limits)
@@ -206,7 +206,7 @@ def attach(
         generator = _generator(backend, load, seed)
         if generator is not None:
             opened.callback(generator.stop)
-        backend = _limited(backend, generator, in_flight)
+        backend = _with_client_limit(backend, generator, in_flight)
         host = LocalHost(description.processes) if description.processes else RemoteHost()
         opened.callback(host.close)
         yield _attached(
@@ -221,6 +221,11 @@ def attach(
 
 
 def _offer(backend: Simulated, load: Load) -> None:
+    """Set the rate of a simulated target.
+
+    Raises:
+        InvalidInput: The load asks for something that a simulated target has by itself.
+    """
     if load.arrival is not None:
         raise InvalidInput(
             "--arrival", "a simulated target has its own", "write sim://mlp?rate=200&shape=0.5"
@@ -243,8 +248,14 @@ def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
     return LoadGenerator(backend.endpoint(), arrival, shapes=load.shapes, seed=seed, timeout=TIMEOUT)
 
 
-def _limited(backend: Backend, load: LoadGenerator | None, in_flight: tuple[float, ...] | None) -> Backend:
-    """Return a backend with our clients' knob, if there is a grid for it."""
+def _with_client_limit(
+    backend: Backend, load: LoadGenerator | None, in_flight: tuple[float, ...] | None
+) -> Backend:
+    """Return a backend with the knob of our clients beside its own, if there is a grid for it.
+
+    Raises:
+        InvalidInput: There is a grid, and no load of our own.
+    """
     if in_flight is None:
         return backend
     if load is None:

@@ -15,7 +15,7 @@ from tuner.profile import BatchingProfile
 from tuner.profiler.contention import ContentionMonitor
 from tuner.profiler.profile_tracker import ProfileTracker
 from tuner.profiler.source import Clients, Clock, Host, Indicator
-from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble, waiting
+from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble, waiting_between
 
 __all__ = ["Profiler"]
 
@@ -120,7 +120,7 @@ class Profiler:
         self._window_before = window = before.counters, after.counters
         if window_before is None:
             return measurement
-        seconds, requests = waiting(window_before, window)
+        seconds, requests = waiting_between(window_before, window)
         return replace(measurement, waiting=seconds, waited=requests)
 
     def watch(self, interval: float) -> Iterator[Measurement]:

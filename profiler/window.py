@@ -22,7 +22,7 @@ from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
 from tuner.profiler.contention import foreign_figures
 from tuner.profiler.source import ClientSample, HostReading
 
-__all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "dispersion", "waiting"]
+__all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "dispersion", "waiting_between"]
 
 OTHERS = 1.2
 """If the server counts more than this many times the clients' requests, others send too."""
@@ -56,8 +56,8 @@ class Limits:
     lateness: float = 0.020
     """How late our own generator may send (99 % quantile), s."""
     lateness_share: float = 0.1
-    """How late it may send as a share of the latency (both 99 % quantiles) where that is more: beside the
-    latencies of an overloaded server it does not show, for windows differ by as much anyhow."""
+    """How late it may send as a share of the latency (both 99 % quantiles), where that is more: the latencies
+    of an overloaded server differ by more from window to window, so that it does not show."""
 
 
 LIMITS = Limits()
@@ -74,7 +74,7 @@ def assemble(
     limits: Limits = LIMITS,
     within: Sequence[Counters] = (),
 ) -> Measurement:
-    """Return what a window showed.
+    """Return the measurement of a window.
 
     Args:
         before: Read at its beginning.
@@ -86,7 +86,7 @@ def assemble(
         came: Arrivals in this window and in those before it: without clients they show the burstiness.
         mixed: Whether the server's quantiles still contain requests under another configuration.
         limits: Limits beyond which the window is disturbed.
-        within: What was read inside the window, of which only the GPUs are of interest.
+        within: Readings inside the window; only their GPUs are used.
     """
     old, new = before.counters, after.counters
     if clients is not None and clients.intended.size == 0:
@@ -129,18 +129,19 @@ def arrivals(readings: Sequence[Counters]) -> Arrivals:
     return np.array(counts), np.diff([reading.time for reading in readings])
 
 
-def waiting(before: tuple[Counters, Counters], now: tuple[Counters, Counters]) -> tuple[float, float]:
-    """Return how long requests waited for what happened between two windows, and how many came.
+def waiting_between(before: tuple[Counters, Counters], now: tuple[Counters, Counters]) -> tuple[float, float]:
+    """Return how long requests waited because of what happened between two windows, such as a change.
 
-    The first is in s over all of them.
-
-    An answered request waited for as long as it took beyond the mean of the slower window: a change is not to
-    blame for a configuration that is slow. One that came and found no answer, as far as the load shows it,
-    waited half the time between the windows.
+    A request that was answered in between waited for the time that it took beyond the mean latency of the
+    slower window: a change is not to blame for a slow configuration. A request that was not answered, if the
+    load shows that there were some, waited half the time between the windows.
 
     Args:
         before: Read at both ends of the window before.
         now: Read at both ends of the window that has just ended.
+
+    Returns:
+        How long all these requests waited together, s, and how many requests came in between.
     """
     (start, left), (back, end) = before, now
     seconds = back.time - left.time
@@ -211,6 +212,7 @@ def _gpu(before: Reading, after: Reading, within: Sequence[Counters]) -> dict[st
 
 
 def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) -> float:
+    """Return the rate at which requests came, 1/s: our clients', unless others send requests, too."""
     seconds = new.time - old.time
     served = _arrived(old, new)
     if clients is None:
@@ -219,7 +221,7 @@ def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) ->
 
 
 def _others(old: Counters, new: Counters, clients: ClientSample) -> bool:
-    """Whether the server counts clearly more requests than our clients sent."""
+    """Whether others send requests, too: the server counts clearly more than our clients sent."""
     served, intended = _arrived(old, new), clients.intended.size
     return served > OTHERS * intended and served - intended > CHANCE * math.sqrt(intended)
 

@@ -32,8 +32,8 @@ def require_python(what: str, oldest: Version, newest: Version, fix: str = "") -
 
     Args:
         what: What needs it: ``the embedded Triton works with``.
-        oldest: Major and minor version.
-        newest: Likewise.
+        oldest: Oldest version that works: major and minor number.
+        newest: Newest version that works.
         fix: What the user can do instead.
 
     Raises:

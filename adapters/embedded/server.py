@@ -128,7 +128,8 @@ class EmbeddedServer(ABC):
 
         Raises:
             AdapterError: It cannot be downloaded, or does not become ready; the message has the end of its
-            log. StorageError: The cache folder cannot be written.
+                log.
+            StorageError: The cache folder cannot be written.
         """
         self.stop()
         self._folder = Path(tempfile.mkdtemp(prefix=f"servetune-{type(self).__name__.lower()}-"))

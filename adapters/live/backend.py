@@ -24,7 +24,7 @@ from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
-__all__ = ["Change", "LiveBackend", "Sight"]
+__all__ = ["Capabilities", "Change", "LiveBackend"]
 
 UNKNOWN_CORES = 4
 """Taken for a server on another machine."""
@@ -47,8 +47,8 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sight:
-    """What can be seen and done through the server's interfaces now."""
+class Capabilities:
+    """What a server is, and what can be measured and changed through its interfaces now."""
 
     server: str
     version: str
@@ -72,8 +72,8 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         target: As the user wrote it.
         grids: Grids in place of the default ones, by knob name, and of further knobs.
         timeout: Longest wait for an answer, s.
-        load_timeout: Longest wait for a change to come about, s.
-        settle: How long a change goes on to disturb, s; the server's usual time if None.
+        load_timeout: Longest wait until the server runs a change, s.
+        settle: How long after a change latencies are disturbed, s; the server's usual time if None.
 
     Raises:
         InvalidInput: The target or a grid cannot be used.
@@ -84,7 +84,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
     wire: ClassVar[str]
     """The module that makes requests: a :class:`~tuner.adapters.connection.endpoint.Wire`."""
     usual_settle: ClassVar[float]
-    """How long a change usually goes on to disturb, s."""
+    """How long after a change latencies are usually disturbed, s."""
 
     def __init__(
         self,
@@ -100,8 +100,8 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         self._load_timeout = load_timeout
         self._settle = self.usual_settle if settle is None else settle
         self._lock = threading.Lock()  # a watcher may sample while the loop applies
-        self._rows = 1  # of the largest request seen
-        self._splits_requests = False  # whether one of more rows than the batch limit is split, not refused
+        self._rows = 1  # most rows of a request seen so far
+        self._splits_requests = False  # whether the server splits requests larger than its batch limit
         self._client = self._connect()
         try:
             self._space = self._open(grids or {})
@@ -122,7 +122,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         """Read what the server runs, begin to count, and return the knobs."""
 
     @abstractmethod
-    def _look(self, processes: tuple[int, ...]) -> Sight:
+    def _inspect(self, processes: tuple[int, ...]) -> Capabilities:
         """Ask the server what it is and what it can do.
 
         Args:
@@ -190,17 +190,17 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
     def describe(self) -> Description:
         """Return who this is and what it can do."""
         processes = self._processes()
-        sight = self._look(processes)
+        found = self._inspect(processes)
         return Description(
             target=self._target.url,
-            server=sight.server,
-            version=sight.version,
+            server=found.server,
+            version=found.version,
             model=self._target.model,
-            writable=not sight.read_only,
-            quantiles=sight.quantiles,
-            quantile_memory=sight.quantile_memory,
+            writable=not found.read_only,
+            quantiles=found.quantiles,
+            quantile_memory=found.quantile_memory,
             processes=processes,
-            notes=(*sight.read_only, *sight.notes, *(() if processes else (OUT_OF_SIGHT,))),
+            notes=(*found.read_only, *found.notes, *(() if processes else (OUT_OF_SIGHT,))),
         )
 
     def check(self, configuration: Configuration) -> None:

@@ -1,4 +1,4 @@
-"""MonotonicTotals that never fall, although a server's begin at 0 again when it reloads a model or restarts.
+"""Totals that never fall, although a server's own begin at 0 again when it reloads a model or restarts.
 
 A server counts by part: a version of a model, or the whole process. If the numbers of a part have fallen, or
 the part is gone, the server has reset it, and what it had counted before is carried over.

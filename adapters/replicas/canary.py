@@ -29,7 +29,7 @@ class ServedRequests:
 
     @property
     def failed(self) -> float:
-        """ServedRequests of the requests that failed."""
+        """Share of the requests that failed; 0 if there was none."""
         total = self.requests + self.failures
         return self.failures / total if total > 0 else 0.0
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Member:
-    """One replica that was found."""
+    """One replica of the group, whether it could be opened or not."""
 
     backend: Backend | None = None
     """None until it could be opened."""
@@ -49,14 +49,14 @@ class Membership:
 
     Args:
         target: What the user wrote.
-        find: Returns the targets of the replicas there are now.
-        connect: Opens one.
-        refresh: How often they are looked up again, s.
+        find: Returns the targets of the present replicas.
+        connect: Opens the backend of a target.
+        refresh: Time after which they are looked up again, s.
 
     Raises:
-        InvalidInput: There is none, or one cannot be used.
-        StorageError: A file that one needs cannot be read.
-        AdapterError: None can be reached.
+        InvalidInput: There is no replica, or the target of one cannot be used.
+        StorageError: A file that a replica's target names cannot be read.
+        AdapterError: No replica can be reached.
     """
 
     def __init__(
@@ -74,14 +74,13 @@ class Membership:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="replica")
         self._members: dict[str, Member] = {}
-        self._gone: Counters | None = None  # what vanished replicas had counted
-        # How often a replica came or went. Totals before and after are of different groups, as after a
-        # restart.
-        self._returns = 0
-        self._looked = -math.inf
-        self._lost = False  # whether they could not be looked up the last time
+        self._totals_of_gone: Counters | None = None  # of replicas that have left the group
+        # How often a replica came or went. Totals of before and after do not compare, as over a restart.
+        self._changes = 0
+        self._looked_up = -math.inf
+        self._lookup_failed = False  # the last time
         try:
-            self._look(first=True)
+            self._look_up(first=True)
         except BaseException:
             self.close()
             raise
@@ -106,16 +105,16 @@ class Membership:
         """Return how many were found, whether they answer or not."""
         return len(self._members)
 
-    def _look(self, *, first: bool = False) -> None:
-        """Look the replicas up, if it is time: open those that are not open, close those that have gone."""
-        if self.opened and time.monotonic() < self._looked + self._refresh:
+    def _look_up(self, *, first: bool = False) -> None:
+        """Look the replicas up if that is due; open those that are not open, close those that have gone."""
+        if self.opened and time.monotonic() < self._looked_up + self._refresh:
             return
-        self._looked = time.monotonic()
+        self._looked_up = time.monotonic()
         found = self._found()
         if not found:
             raise InvalidInput("TARGET", f"{self.target} names no replica")
         for gone in set(self._members) - set(found):
-            self._let_go(self._members.pop(gone))
+            self._remove(self._members.pop(gone))
         for target in found:
             self._members.setdefault(target, Member())
         errors = self._open(first=first)
@@ -126,7 +125,7 @@ class Membership:
             raise errors[0] if first else Unreachable("; ".join(self.away.values()))
 
     def _open(self, *, first: bool) -> list[TunerError]:
-        """Open those that are not open, all at once: each may take its time to say nothing."""
+        """Open those that are not open, in parallel because each may take its timeout; return the errors."""
         openings = {
             target: self._pool.submit(self._connect, target)
             for target, member in self._members.items()
@@ -137,19 +136,23 @@ class Membership:
             member = self._members[target]
             try:
                 member.backend, member.away = opening.result(), None
-                self._returns += not first
+                self._changes += not first
             except TunerError as error:  # such as that it does not serve the model yet
                 member.away = str(error)
                 errors.append(error)
         return errors
 
-    def _let_go(self, member: Member) -> None:
+    def _remove(self, member: Member) -> None:
         if member.backend is None:
             return
         member.backend.close()
-        self._returns += 1
-        if earlier := [counters for counters in (member.counters, self._gone) if counters is not None]:
-            self._gone = total([], earlier)  # one sum: pods come and go for as long as a daemon lives
+        self._changes += 1
+        if earlier := [
+            counters for counters in (member.counters, self._totals_of_gone) if counters is not None
+        ]:
+            self._totals_of_gone = total(
+                [], earlier
+            )  # one sum: pods come and go for as long as a daemon lives
 
     def _found(self) -> list[str]:
         """Return the targets of the replicas; while they cannot be looked up, those that are known."""
@@ -158,11 +161,11 @@ class Membership:
         except AWAY as error:
             if not self._members:
                 raise
-            if not self._lost:
+            if not self._lookup_failed:
                 log.warning("%s; going on with the replicas that are known", error)
-            self._lost = True
+            self._lookup_failed = True
             return list(self._members)
-        self._lost = False
+        self._lookup_failed = False
         return found
 
     def ask(self, question: Callable[[Backend], T]) -> dict[str, T]:
@@ -178,7 +181,7 @@ class Membership:
             AdapterError: None answers, or one fails otherwise.
         """
         with self._lock:
-            self._look()
+            self._look_up()
             opened = self.opened
         answers = {target: self._pool.submit(question, backend) for target, backend in opened.items()}
         found: dict[str, T] = {}
@@ -204,7 +207,7 @@ class Membership:
         """
         with self._lock:
             if (member := self._members.get(target)) is not None:
-                self._returns += (away is None) != (member.away is None)
+                self._changes += (away is None) != (member.away is None)
                 member.away = away
 
     def counters(self) -> Counters:
@@ -215,7 +218,7 @@ class Membership:
         """
         answers = self.ask(lambda backend: backend.counters())
         with self._lock:
-            answered, others = [], [self._gone]
+            answered, others = [], [self._totals_of_gone]
             for target, member in self._members.items():
                 if target in answers:
                     member.counters = answers[target]
@@ -223,7 +226,7 @@ class Membership:
                 else:
                     others.append(member.counters)
             earlier = [counters for counters in others if counters is not None]
-            return total(answered, earlier, restarts=self._returns)
+            return total(answered, earlier, restarts=self._changes)
 
     def close(self) -> None:
         """Close all connections. May be called twice."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tuner.adapters.backend import Counters
-from tuner.adapters.live.backend import Change, LiveBackend, Sight
+from tuner.adapters.live.backend import Capabilities, Change, LiveBackend
 from tuner.adapters.live.knobs import KnobKind
 from tuner.adapters.metrics.page import expected
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
@@ -94,9 +94,9 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
     def _endpoint_options(self) -> dict[str, str]:
         return {"label": self._target.label, "signature": self._target.signature}
 
-    def _look(self, processes: tuple[int, ...]) -> Sight:
+    def _inspect(self, processes: tuple[int, ...]) -> Capabilities:
         serving = self.serving()
-        return Sight(
+        return Capabilities(
             server="tfserving",
             version=f"(version {serving} of the model)",
             quantiles=True,

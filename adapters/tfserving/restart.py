@@ -79,7 +79,7 @@ class ThreadKnobs:
         """Restart the server with the values found at opening, if it has others; return whether it had.
 
         Raises:
-            AdapterError: As `write`.
+            AdapterError: As for :meth:`write`.
         """
         changed = self.read() != self._found
         self.write(self._found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.adapters.backend import Counters
-from tuner.adapters.live.backend import Change, LiveBackend, Sight
+from tuner.adapters.live.backend import Capabilities, Change, LiveBackend
 from tuner.adapters.live.knobs import BATCH_GRID, KnobKind
 from tuner.adapters.metrics.page import expected
 from tuner.adapters.metrics.totals import MonotonicTotals
@@ -101,13 +101,13 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         """Time in execution of all requests that the server had counted before this was opened, s."""
         return self._lifetime_compute
 
-    def _look(self, processes: tuple[int, ...]) -> Sight:  # noqa: ARG002
+    def _inspect(self, processes: tuple[int, ...]) -> Capabilities:  # noqa: ARG002
         server, version = self._client.identity()
         # A server in poll mode takes no changes over the network, but from its files.
         writable = self._control is not self._client or self._client.writable()
         quantiles = self._metrics().summaries
         limited = NO_METRICS if self._target.metrics_port is None else NO_QUANTILES
-        return Sight(
+        return Capabilities(
             server=server,
             version=version,
             quantiles=quantiles,

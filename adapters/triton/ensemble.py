@@ -179,12 +179,12 @@ class EnsembleBackend:
         return ApplyReport.together(reports.values(), self.current(), seconds=time.monotonic() - begun)
 
     def _taken_back(self, before: Mapping[str, Configuration], name: str, error: TunerError) -> AdapterError:
-        """Put models back after a change failed at the last of them; return what to raise.
+        """Put models back after a change failed at one of them; return the error to raise.
 
         Args:
-            before: What they ran.
-            name: Of the last.
-            error: Its.
+            before: What the models ran that may have been changed, by name.
+            name: The model at which the change failed.
+            error: The error that it raised.
         """
         doubtful = put_back(self._members, before)
         try:

@@ -27,7 +27,7 @@ FILE = "config.pbtxt"
 
 
 class RepositoryFile:
-    """The control of one model through its file; see :class:`tuner.adapters.triton.change.Control`.
+    """The control of one model through its file; see :class:`tuner.adapters.triton.change.ModelControl`.
 
     Args:
         reader: The server.

@@ -1,8 +1,8 @@
 """Reads Triton's statistics of a model, which it keeps per version and per batch size.
 
-They begin at 0 again on each reload and restart, over which :class:`~tuner.adapters.metrics.totals.Totals`
-adds them up. What was counted between our last reading and the reset is lost, so the adapter takes a reading
-just before each change of its own.
+They begin at 0 again on each reload and restart; :class:`~tuner.adapters.metrics.totals.MonotonicTotals` adds
+them up over these. What was counted between our last reading and the reset is lost, so the adapter takes a
+reading just before each change of its own.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         super().__init__(space, parameters, seed=seed)
         self._climbs: dict[int, LevelClimb] = {}
         self._homes: dict[int, set[int]] = {}
-        """Level -> all homes there were since the last restart."""
+        """Level -> all homes since the last restart."""
 
     def _propose(self, level: int) -> int | None:
         record = self.records[level]
@@ -114,7 +114,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         return None
 
     def _climb(self, level: int, climb: LevelClimb, record: LevelCosts) -> int | None:
-        """Model Analyzer's step: a probe to measure, or None after home has moved."""
+        """Take Model Analyzer's step: return a probe to measure, or move home and return None."""
         home_cost = self._cost(record, climb.home)
         if climb.kept and home_cost > 1.0 and not climb.slow:
             self._step_back(level, climb, record)
@@ -128,7 +128,11 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         unmeasured = self._unmeasured(level, around)
         if unmeasured.size and (slow or probes.size < self.parameters.probes):
             return int(unmeasured[0]) if slow else self._newest_values(unmeasured, probes)
-        new = self._least(around, climb.home, record) if slow else self._pulled(climb.home, probes, record)
+        new = (
+            self._cheapest_around(around, climb.home, record)
+            if slow
+            else self._next_home(climb.home, probes, record)
+        )
         if new in self._homes[level]:
             least = record.least()
             climb.descending, climb.home = True, climb.home if least is None else least
@@ -137,12 +141,12 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         return None
 
     def _descend(self, level: int, climb: LevelClimb, record: LevelCosts) -> int | None:
-        """Measure the direct neighbours of home and move to the best; restart from a local optimum."""
+        """Return a direct neighbour of home to measure; with all measured, move to the best, or restart."""
         around = self._around(climb.home, 1.0)
         unmeasured = self._unmeasured(level, around)
         if unmeasured.size:
             return int(unmeasured[0])
-        least = self._least(around, climb.home, record)
+        least = self._cheapest_around(around, climb.home, record)
         if least != climb.home:
             climb.home = least
             return None
@@ -159,7 +163,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         self._homes.setdefault(level, set()).add(home)
 
     def _step_back(self, level: int, climb: LevelClimb, record: LevelCosts) -> None:
-        """From a home that broke the SLO go toward the best so far, and be slow there."""
+        """Move from a home that broke the SLO toward the best so far, and be slow there."""
         best = record.least()
         around = self._around(climb.home, self.parameters.radius)
         if best is not None and around.size:
@@ -179,8 +183,8 @@ class HillClimb(SearchAgent[HillClimbParameters]):
             new += ~np.isin(steps[unmeasured, knob], steps[probes, knob])
         return int(unmeasured[np.argmax(new)])
 
-    def _pulled(self, home: int, probes: np.ndarray, record: LevelCosts) -> int:
-        """Return where the probes pull home to."""
+    def _next_home(self, home: int, probes: np.ndarray, record: LevelCosts) -> int:
+        """Return the configuration to which the probes' pulls move home."""
         away = (self.space.coordinates[probes] - self.space.coordinates[home]).astype(np.float64)
         home_cost = self._cost(record, home)
         pull = 2.0 * (home_cost - record.cost[probes]) / np.maximum(home_cost + record.cost[probes], 1e-9)
@@ -191,7 +195,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         moved = np.clip(self.space.coordinates[home] + steps.astype(np.int64), 0, highest)
         return int(self.space.canonical[np.ravel_multi_index(tuple(moved), self.space.shape)])
 
-    def _least(self, around: np.ndarray, home: int, record: LevelCosts) -> int:
+    def _cheapest_around(self, around: np.ndarray, home: int, record: LevelCosts) -> int:
         """Return home or the measured neighbour that is cheaper than it and than the others."""
         known = around[record.count[around] > 0]
         if known.size and record.cost[known].min() < self._cost(record, home):

@@ -56,7 +56,7 @@ class OracleAgent(Bookkeeper[Parameters]):
         """The same as :meth:`select`."""
         allowed = allowed_numbers(self.space, allowed)
         best = cheapest(self.costs(state.level)[allowed], allowed, state)
-        return self._unknown(state, allowed) if best is None else best
+        return self._best_unmeasured(state, allowed) if best is None else best
 
     def costs(self, level: int) -> np.ndarray:
         """Return the expected cost of every configuration.   # (size,)."""

@@ -84,7 +84,7 @@ class SafeGp(Bookkeeper[SafeGpParameters]):
         """Choose the configuration with the least lower bound among those that are safe, if any is."""
         allowed = allowed_numbers(self.space, allowed)
         if not self.records.levels:
-            return self._unknown(state, allowed)
+            return self._best_unmeasured(state, allowed)
         distinct = np.unique(self.space.canonical[allowed])
         mean, deviation = self._predict(state.level, distinct)
         high, low = (mean + sign * self.parameters.bound * deviation for sign in (1.0, -1.0))

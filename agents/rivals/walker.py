@@ -129,8 +129,12 @@ class Walker(Bookkeeper[W]):
     def _learn_transition(self, transition: Transition) -> None:
         """Learn from a step that was taken."""
 
-    def _unknown(self, state: State, allowed: np.ndarray) -> int:
-        return self._step(state, allowed, explore=False) if self._built else super()._unknown(state, allowed)
+    def _best_unmeasured(self, state: State, allowed: np.ndarray) -> int:
+        return (
+            self._step(state, allowed, explore=False)
+            if self._built
+            else super()._best_unmeasured(state, allowed)
+        )
 
     def _step(self, state: State, allowed: np.ndarray, *, explore: bool) -> int:
         targets, options = self.steps.options(state.configuration, allowed)

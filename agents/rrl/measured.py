@@ -26,8 +26,8 @@ NEAR = 0.125
 requests is off by 0.045 octaves, so that an even load does not scatter; and within 9 % the logarithm of the
 cost is nearly straight, so that the mean stands for all."""
 STEEPEST = 2.0
-"""The least cost of a load is taken to grow at most with this power of the load. Where only dear
-configurations were measured at a load, the least cost of others bounds what is possible there."""
+"""The least cost is taken to grow at most with this power of the load. So the least cost at one load bounds
+that at another, at which only dear configurations were measured."""
 ERA_SPAN = 1 << 20
 """Eras of one share of foreign processes; see :meth:`MeasuredWindows.machine`."""
 RECENT = 400
@@ -68,8 +68,8 @@ class MeasuredWindows:
     Life: :meth:`add` after every window; :meth:`begin_era` when the machine has changed.
 
     Args:
-        places: Where configurations lie.   # (size, knobs) octaves
-        memory: Windows remembered.
+        places: Coordinates of the configurations.   # (size, knobs) octaves
+        memory: Most windows that are remembered.
 
     Attributes:
         era: Number of the present era, from 0.
@@ -94,16 +94,16 @@ class MeasuredWindows:
         Args:
             level: The load level.
             load: Octaves: logarithm of the rate to base 2.
-            configuration: What was in force.
-            cost: At least 0.
+            configuration: The number of the configuration in force.
+            cost: The window's cost, at least 0.
         """
         self.total += 1
         self._rows.append((level, load, configuration, cost, self.era))
         if len(self._rows) > self._memory:
-            # A quarter goes at once: grouping the rest again is too much work for every window.
-            self._restore(self._rows[-self._memory * 3 // 4 :], self.era)
+            # A quarter is forgotten at once: to group the rest again for every window would be too much work.
+            self._rebuild(self._rows[-self._memory * 3 // 4 :], self.era)
             return
-        self._enter(*self._rows[-1])
+        self._count_in(*self._rows[-1])
 
     def visits(self, level: int) -> Counter[int]:
         """Return how many windows each configuration had at a level, the one measured last at the end."""
@@ -157,7 +157,7 @@ class MeasuredWindows:
         """Begin a new era with the given number of last windows: the machine changed before them."""
         cut = len(self._rows) - windows
         rows = [row if n < cut else (*row[:4], self.era + 1) for n, row in enumerate(self._rows)]
-        self._restore(rows, self.era + 1)
+        self._rebuild(rows, self.era + 1)
 
     def rows(self) -> np.ndarray:
         """Level, load, configuration, cost and era of every window.   # (n, 5)."""
@@ -167,16 +167,16 @@ class MeasuredWindows:
         """Take over what :meth:`rows` returned."""
         self.total = total
         plain = [(int(a), float(b), int(c), float(d), int(e)) for a, b, c, d, e in rows]
-        self._restore(plain, era)
+        self._rebuild(plain, era)
 
     def points(self, load: float, ceiling: float, most: int, level: int | None = None) -> Points:
         """Return the points that a prediction at a load rests on.
 
         Args:
             load: Octaves.
-            ceiling: Costs count as at most the least at the same load plus this, in logarithms.
-            most: Points; those nearest in load are taken.
-            level: Only what was measured at this level; None for all.
+            ceiling: How far above the least at the same load the logarithm of a cost counts at most.
+            most: Most points; those nearest in load are taken.
+            level: The level at which points must have been measured; None for any.
         """
         chosen = [
             (_machine(era, at), configuration, group)
@@ -192,9 +192,11 @@ class MeasuredWindows:
         machines = np.array([machine for machine, *_ in chosen], dtype=np.float64)
         numbers = np.array([configuration for _, configuration, _ in chosen], dtype=np.int64)
         places = np.column_stack([self._places[numbers], loads, machines])
-        return Points(places, np.minimum(logs, _least(loads, logs, machines) + ceiling), windows, numbers)
+        return Points(
+            places, np.minimum(logs, _least_costs(loads, logs, machines) + ceiling), windows, numbers
+        )
 
-    def _enter(self, level: int, load: float, configuration: int, cost: float, era: int) -> None:
+    def _count_in(self, level: int, load: float, configuration: int, cost: float, era: int) -> None:
         if era > self.era - ERAS:
             groups = self._groups.setdefault((era, level, configuration), [])
             group = min(groups, key=lambda group: abs(group.load - load), default=None)
@@ -205,10 +207,10 @@ class MeasuredWindows:
         visits = self._visits.setdefault(level, Counter())
         visits[configuration] = visits.pop(configuration, 0) + 1
 
-    def _restore(self, rows: list[tuple[int, float, int, float, int]], era: int) -> None:
+    def _rebuild(self, rows: list[tuple[int, float, int, float, int]], era: int) -> None:
         self._rows, self._groups, self._visits, self.era = list(rows), {}, {}, era
         for row in self._rows:
-            self._enter(*row)
+            self._count_in(*row)
 
 
 def _machine(era: int, level: int) -> float:
@@ -216,12 +218,15 @@ def _machine(era: int, level: int) -> float:
 
 
 def left_on(machine: float) -> float:
-    """Return the share of a machine, by its number, that foreign processes leave."""
+    """Return the share of a machine that foreign processes leave, from the machine's number."""
     return float(2.0 ** -(machine // ERA_SPAN))
 
 
-def _least(loads: np.ndarray, logs: np.ndarray, machines: np.ndarray) -> np.ndarray:
-    """Return bounds on the least cost at each point's load, from all points of the same machine.   # (n,)."""
+def _least_costs(loads: np.ndarray, logs: np.ndarray, machines: np.ndarray) -> np.ndarray:
+    """Return bounds on the logarithm of the least cost at each point's load.   # (n,).
+
+    All points of the same machine bound it; see ``STEEPEST``.
+    """
     if not logs.size:
         return logs
     apart = STEEPEST * math.log(2.0) * np.abs(loads[:, None] - loads[None, :])

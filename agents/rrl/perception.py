@@ -87,11 +87,11 @@ SETTLED = 2
 """Windows of a configuration after which the next may show drift. A prediction that rests on one window, or
 on neighbours alone, is wrong often enough on a machine that has not changed."""
 LARGEST_LOGARITHM = 50.0
-"""Fitted parameters in a saved policy are within this, ..."""
+"""Largest absolute value of a fitted parameter in a saved policy, ..."""
 LARGEST_LOAD = 64.0
-"""... loads, in octaves, within this ..."""
+"""... of a load, in octaves, ..."""
 LARGEST_LEVEL = 100 * SPAN
-"""... and load levels within this."""
+"""... and of a load level."""
 
 Belief = tuple[np.ndarray, np.ndarray]
 """Mean and standard deviation of the logarithm of costs."""
@@ -111,7 +111,7 @@ class SmoothPerception:
     Attributes:
         measured: What was measured.
         theta: Logarithms of the fitted hyperparameters.
-        prior: What costs are thought to be before anything is measured; None if nothing is.
+        prior: What costs are expected to be before anything is measured; None without a prior.
         drift: Watches whether predictions come true.
         fitted: Windows ever learned from at the last fit; 0 asks for one.
         trainer: Fits the reach; its ``background`` may change between windows.
@@ -139,7 +139,7 @@ class SmoothPerception:
             self.measured.add(state.level, load, configuration, cost)
             if since is not None:
                 self.measured.begin_era(self.measured.total - since)
-                self.fitted = 0  # what is alike on this machine may not be what was alike before
+                self.fitted = 0  # which configurations are alike may have changed with the machine
             self._present = state
             self._beliefs = {}
         if self.parameters.smoothing.adaptive:
@@ -152,19 +152,25 @@ class SmoothPerception:
     def values(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Return optimistic costs, by which to explore; infinite for what should not be tried.   # (n,)."""
         values = np.full(self.space.size, np.inf)
-        if not self._knows(state.level):
-            # Nothing to go by: first measure what runs, because everything else might be worse.
+        if not self._has_evidence(state.level):
+            # Nothing is known: first measure the configuration in force, as any other might be worse.
             here = configurations == state.configuration
             return np.asarray(np.where(here | ~here.any(), 1.0, np.inf))
         candidates = self._candidates(state.level, configurations)
         mean, deviation = self._belief(state, candidates)
-        optimistic = np.exp(self._acquisition(state, mean, deviation))
-        optimistic[~self._tried(state, mean, deviation)] = np.inf
-        values[candidates] = optimistic + self._ahead(state, candidates)
+        optimistic = np.exp(self._optimistic_logs(state, mean, deviation))
+        optimistic[~self._explorable(state, mean, deviation)] = np.inf
+        values[candidates] = optimistic + self._cost_of_rise(state, candidates)
         return np.asarray(values[configurations])
 
-    def _tried(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-        """Return which configurations may be explored, one at least.   # (n,) bool."""
+    def _explorable(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+        """Return which configurations may be explored, one at least.   # (n,) bool.
+
+        Args:
+            state: The load level.
+            mean: Of the logarithm of each cost.   # (n,)
+            deviation: Likewise.   # (n,)
+        """
         tried, caution = np.ones(mean.size, dtype=bool), self.parameters.caution
         if caution is not None:
             tried = safe(mean, deviation, caution)
@@ -173,25 +179,28 @@ class SmoothPerception:
             tried[tried] = bearable(worst, self.prior.broken, self.windows(state.level))
         return tried
 
-    def _acquisition(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-        """Return the logarithms of optimistic costs.   # (n,)."""
+    def _optimistic_logs(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+        """Return the logarithms of optimistic costs, from mean and deviation of the logarithms.   # (n,)."""
         if self._neural and self.windows(state.level) <= 1:
-            # Hardly anything was measured at this load: take what is best at its worst, so that the first
-            # step is no gamble. What runs and keeps the SLO is not left for what may break it.
+            # Hardly anything was measured at this load: be pessimistic, so that the first step is no gamble.
+            # A configuration that keeps the SLO is not left for one that may break it.
             return np.asarray(mean + deviation)
         return np.asarray(mean - self.parameters.smoothing.optimism * deviation)
 
     def cautious(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Return expected costs with one standard deviation added; NaN if nothing is known.   # (n,)."""
         values = np.full(self.space.size, np.nan)
-        if self._knows(state.level):
+        if self._has_evidence(state.level):
             candidates = self._candidates(state.level, configurations)
             mean, deviation = self._belief(state, candidates)
-            values[candidates] = np.exp(mean + deviation) + self._ahead(state, candidates)
+            values[candidates] = np.exp(mean + deviation) + self._cost_of_rise(state, candidates)
         return np.asarray(values[configurations])
 
-    def _ahead(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """Return what configurations cost while they are carried along if the load rises.   # (n,)."""
+    def _cost_of_rise(self, state: State, configurations: np.ndarray) -> np.ndarray:
+        """Return the expected extra cost of still running each configuration when the load rises.   # (n,).
+
+        It is 0 for the best at the higher load, and for all where no rise is to be expected.
+        """
         prospect = self.measured.prospect(self._load(state))
         if prospect is None:
             return np.zeros(configurations.size)
@@ -296,17 +305,19 @@ class SmoothPerception:
             self.drift.above_since, self.drift.below_since = above_since, below_since
 
     def watch(self, number: int, seen: Mapping[str, float]) -> None:
-        """Take in what a window of a configuration showed beside its cost."""
+        """Let the prior learn from what a window of a configuration showed beside its cost."""
         with self._lock:
             knew = self.informed
             if self.prior is None or not self.prior.watch(number, seen):
                 return
             self._beliefs = {}
-            if self.informed and not knew:  # from now on the process describes what differs from the prior
+            if (
+                self.informed and not knew
+            ):  # from now on the process only describes the difference to the prior
                 self.theta, self.fitted = initial_theta(self._smoothing, len(self.space.knobs)), 0
 
     def _forget(self, prior: ExpectedCosts | None) -> None:
-        """Know nothing but a prior."""
+        """Forget everything but a prior."""
         self.prior = prior
         self.measured = MeasuredWindows(self._places, self.parameters.memory)
         self.theta = initial_theta(self._smoothing, len(self.space.knobs))
@@ -316,7 +327,7 @@ class SmoothPerception:
 
     @property
     def _smoothing(self) -> SmoothingParameters:
-        """With a prior the process describes by how much reality differs from it, which is less."""
+        """The constants of the process; with a prior it describes the difference to that, and varies less."""
         p = self.parameters.smoothing
         if not self.informed:
             return p
@@ -327,18 +338,22 @@ class SmoothPerception:
         return isinstance(self.prior, NeuralPrior) and self.informed
 
     def _load(self, state: State) -> float:
-        """Octaves: logarithm of the rate to base 2."""
+        """Return the load of a state, octaves: the logarithm of the rate to base 2."""
         rate = state.rate if state.rate else self.parameters.levels.rate(state.level)
         return math.log2(max(rate, self.parameters.levels.lowest))
 
-    def _knows(self, level: int) -> bool:
-        """Whether anything is known that bears on a level."""
+    def _has_evidence(self, level: int) -> bool:
+        """Whether a prior or any measurement says something about a level."""
         return (
             self.informed or bool(self.windows(level)) or (self.parameters.carry and len(self.measured) > 0)
         )
 
     def _candidates(self, level: int, configurations: np.ndarray) -> np.ndarray:
-        """Return those to consider: all, or a sample with the neighbours of measured ones.   # (n,) int64."""
+        """Return the configurations to predict: all or, of many, a sample and neighbours of measured ones.
+
+        Returns:
+            Their numbers.   # (n,) int64
+        """
         if configurations.size <= CANDIDATES:
             return configurations
         stride = -(-configurations.size // CANDIDATES)
@@ -348,7 +363,7 @@ class SmoothPerception:
         return np.intersect1d(np.concatenate([sample, *near]), configurations)
 
     def _belief(self, state: State, configurations: np.ndarray) -> Belief:
-        """Return what :meth:`_predict` does; kept until more is learned unless the space is too large."""
+        """Return what :meth:`_predict` does; for small spaces from a cache that every window empties."""
         if self.space.size > CANDIDATES:
             return self._predict(state, configurations)
         key, beliefs = (state.level, self._load(state)), self._beliefs
@@ -363,8 +378,8 @@ class SmoothPerception:
         """Return mean and standard deviation of the logarithm of costs.   # (n,), (n,)."""
         smoothing, load, theta = self._smoothing, self._load(state), self.theta
         points = self._points(state)
-        prior = self._expected(load, left_on(self.measured.machine(state.level)))
-        mean, loadings = self._bounded(prior, configurations), prior.loadings[configurations]
+        prior = self._prior_costs(load, left_on(self.measured.machine(state.level)))
+        mean, loadings = self._prior_mean(prior, configurations), prior.loadings[configurations]
         if not points.logs.size:
             alone = np.full(configurations.size, smoothing.deviation)
             return mean, prior.deviation[configurations] if loadings.size else alone
@@ -377,7 +392,7 @@ class SmoothPerception:
         return mean + above, deviation
 
     def _points(self, state: State) -> Points:
-        """Return what was measured, less the prior mean."""
+        """Return the measured points that bear on a state, their logarithms less the mean of the prior."""
         smoothing, load = self.parameters.smoothing, self._load(state)
         level = None if self.parameters.carry else state.level
         points = self.measured.points(load, smoothing.ceiling, smoothing.points, level)
@@ -386,7 +401,7 @@ class SmoothPerception:
         assert self.prior is not None, "it is informed"
         priors = [self.prior.at(at, left_on(machine)) for at, machine in points.places[:, -2:].tolist()]
         measured = list(zip(priors, points.numbers.tolist(), strict=True))
-        means = np.array([self._bounded(prior, c) for prior, c in measured])
+        means = np.array([self._prior_mean(prior, c) for prior, c in measured])
         loadings = np.array([prior.loadings[c] for prior, c in measured])
         leaps = [prior.leap[c] for prior, c in measured if prior.leap is not None]
         return points._replace(
@@ -395,8 +410,8 @@ class SmoothPerception:
             leaps=np.array(leaps) if leaps else None,
         )
 
-    def _expected(self, load: float, left: float) -> LogCosts:
-        """Return what the prior says; nothing but zeros if there is none.
+    def _prior_costs(self, load: float, left: float) -> LogCosts:
+        """Return the expected costs of all configurations by the prior; zeros without one.
 
         Args:
             load: Octaves.
@@ -410,13 +425,13 @@ class SmoothPerception:
             )
         return self.prior.at(load, left)
 
-    def _bounded(self, prior: LogCosts, configurations: np.ndarray | int) -> np.ndarray:
-        """Return what the prior expects of configurations, under the same ceiling as what was measured."""
+    def _prior_mean(self, prior: LogCosts, configurations: np.ndarray | int) -> np.ndarray:
+        """Return the prior's mean for configurations, under the same ceiling as measured costs.   # (n,)."""
         most = prior.mean.min() + self.parameters.smoothing.ceiling
         return np.asarray(np.minimum(prior.mean[configurations], most))
 
     def _fit(self, requests: int) -> None:  # noqa: ARG002 - one fit serves all windows that came meanwhile
-        """Fit the reach to what is known now, unless hardly anything was added."""
+        """Fit the hyperparameters to all measurements, unless hardly any came since the last fit."""
         with self._lock:
             points, windows = self._points(self._present), self.measured.total
         if windows < self.fitted * (1.0 + 1.0 / REFIT):

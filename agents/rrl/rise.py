@@ -1,8 +1,9 @@
-"""Whether the load may rise soon, and how far: a configuration is carried along until a window has shown it.
+"""Whether the load may rise soon, and how far: until a window shows the rise, the configuration stays.
 
-Beyond the paper, whose discounted future is the same for all configurations, because the load does not depend
-on them: what is best at each load would be best. But the server runs what was best for the load before until
-the windows show the new one, and what just bears a low load is in overload meanwhile.
+Beyond the paper. Its discounted future is the same for all configurations, because the load does not depend
+on them, so that the best at the present load would be best. But when the load rises, the server still runs
+what was best before until a window shows the new load, and a configuration that just bears the lower load is
+overloaded meanwhile.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 __all__ = ["CARRIED", "Rise", "likely_rise"]
 
 STEP = 0.5
-"""Octaves of load (41 %) between two windows that are neither chance nor a slow change."""
+"""Octaves of load (41 %): a larger difference between two windows is neither chance nor a slow change."""
 CARRIED = 2
-"""Windows for which a configuration is carried along: the one in which the load rises shows both loads, and
-the next one decides."""
+"""Windows for which the server runs the old configuration under the new load: the window in which the load
+rises shows both loads, and only the next one decides."""
 
 
 class Rise(NamedTuple):
@@ -30,16 +31,16 @@ class Rise(NamedTuple):
 
 
 def likely_rise(loads: np.ndarray, load: float) -> Rise | None:
-    """Return the rise that is likely from a load; None if there never was one.
+    """Return the rise that is likely from a load; None if the load never rose from there.
 
-    A load that fell may rise again: both count, a half each. Of several loads that may come it is the middle
-    one.
+    A load that fell may rise again, so rises and falls both count, a half each. Of several loads to which it
+    rose the median is expected.
 
     Args:
         loads: Of the windows so far, in their order, octaves.   # (n,)
         load: Octaves.
     """
-    # The window in which the load changes shows one in between: the second of two steps is no change again.
+    # A change within a window shows as two steps, over a load in between: the second does not count again.
     change = np.diff(loads)
     ways = np.where(np.abs(change) > STEP, np.sign(change), 0.0)
     changes = np.flatnonzero((ways != 0) & (ways != np.append(0.0, ways[:-1])))

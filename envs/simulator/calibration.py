@@ -33,15 +33,21 @@ __all__ = ["calibrate", "overhead", "steady"]
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Batch sizes of the table."""
 FEW = 20
-"""Executions that a node of the table needs near it; other nodes follow the line."""
+"""Executions of similar sizes that a node of the table needs; sizes without follow the line."""
 MOST_WINDOWS = 24
 """Windows used in a search; more are thinned out evenly."""
 SECONDS = 15.0
-"""Simulated seconds per window in a search."""
+"""Simulated seconds of each window in a search."""
 SOFTEN = 0.0005
 """Seconds added to both sides of a ratio, so that differences of microseconds do not count."""
 STEPS = 9
-"""Of one search, each of which narrows it to 0.62 of what it was."""
+"""Steps of one search by golden section, each of which narrows the interval to 0.62 of its length."""
+ONE_SIZE = 0.05
+"""Mean batch sizes that differ by less than this do not show a slope of l(b)."""
+PRIOR_STRENGTH = 0.1
+"""Weight of the line in the fit of a node, relative to the mean weight of a node's windows."""
+LEAST_TIME = 0.1
+"""Least l(b) of the table, as a share of the shortest time on the line."""
 ROUNDS = 2
 """Rounds of the three searches; each search uses the results of the others."""
 
@@ -123,7 +129,7 @@ def _with_table(server: ServerModel, windows: Sequence[Measurement]) -> ServerMo
 def _line(shares: np.ndarray, compute: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     """Fit alpha >= 0 and beta >= 0: a window's mean execution time is alpha * mean batch + beta."""
     mean_batch = shares @ np.arange(shares.shape[1])
-    if np.ptp(mean_batch) < 0.05:
+    if np.ptp(mean_batch) < ONE_SIZE:
         return 0.0, float(np.average(compute, weights=weights**2))
     design = np.stack([mean_batch, np.ones_like(mean_batch)], axis=1)
     alpha, beta = np.linalg.lstsq(design * weights[:, None], compute * weights, rcond=None)[0]
@@ -141,11 +147,11 @@ def _nodes(
     sizes = np.arange(shares.shape[1])
     hats = np.stack([np.interp(sizes, nodes, unit) for unit in np.eye(nodes.size)])  # (nodes, B+1)
     prior = line[0] * nodes + line[1]
-    strength = 0.1 * np.sqrt((weights**2).sum() / nodes.size)
+    strength = PRIOR_STRENGTH * np.sqrt((weights**2).sum() / nodes.size)
     design = np.concatenate(((shares @ hats.T) * weights[:, None], strength * np.eye(nodes.size)))
     target = np.concatenate((compute * weights, strength * prior))
     fitted = np.linalg.lstsq(design, target, rcond=None)[0]
-    return np.maximum.accumulate(np.maximum(fitted, 0.1 * prior.min()))
+    return np.maximum.accumulate(np.maximum(fitted, LEAST_TIME * prior.min()))
 
 
 def overhead(windows: Sequence[Measurement], otherwise: float) -> float:

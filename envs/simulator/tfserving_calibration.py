@@ -43,7 +43,7 @@ SEARCHED = {
 }  # fmt: skip
 """Constants that are searched, by model."""
 SHARES = ("op_serial", "serial", "spin", "occupancy")
-"""Those that are at most 1."""
+"""Constants that are shares, at most 1."""
 STATISTICS = (
     ("latency_mean", "mean"),
     ("latency_p50", "p50"),

@@ -27,6 +27,8 @@ LOG = 1 << 17
 """Requests whose latency is remembered."""
 GRACE = 1.0
 """How long clients wait for outstanding answers after a window, s."""
+LOOKS = 20
+"""How often they look in this time whether all answers are there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,17 +158,17 @@ class World:
     def sample(self, start: float, end: float) -> ClientSample:
         """Return the requests sent in ``[start, end)``; waits up to ``GRACE`` for outstanding answers.
 
-        A request whose place in the log is needed while we wait is left as it was then.
+        A request whose place in the log is taken over by a new one meanwhile keeps its last known state.
 
         Raises:
-            InvalidInput: More requests than are remembered.
+            InvalidInput: The interval has more requests than are remembered.
         """
         numbers = self._numbers(start, end)
         intended, latency = self._arrival[numbers % LOG], self._state.latency[numbers % LOG]
-        for _ in range(20):
+        for _ in range(LOOKS):
             if not np.isnan(latency).any():
                 break
-            self.advance(GRACE / 20)
+            self.advance(GRACE / LOOKS)
             kept = numbers[numbers >= self._clients - LOG]  # new requests took the places of the others
             latency[numbers.size - kept.size :] = self._state.latency[kept % LOG]
         dropped = np.isinf(latency)

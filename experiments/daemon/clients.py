@@ -56,7 +56,7 @@ class SloShare:
 
     @property
     def attainment(self) -> float:
-        """SloShare of the windows that kept the SLO, %."""
+        """Share of the windows that kept the SLO, %."""
         return 100 * self.kept / self.windows if self.windows else math.nan
 
     def __add__(self, other: SloShare) -> SloShare:

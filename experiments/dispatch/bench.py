@@ -88,7 +88,7 @@ class RunningDispatcher(NamedTuple):
     """A dispatcher in a process of its own."""
 
     address: str
-    """Of its gRPC front."""
+    """``host:port`` of its gRPC front."""
     pid: int
 
 

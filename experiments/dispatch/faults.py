@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, servers
-from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
 __all__ = ["DispatchFaults"]
@@ -45,15 +45,12 @@ class Survived(NamedTuple):
     live=True,
     repeated=False,
 )
-class DispatchFaults(Experiment[None, Survived]):
+class DispatchFaults(RepeatedExperiment[Survived]):
     """Offers a steady load, and kills one of two servers again and again."""
 
     requests = Scaled(1_000_000, quick=3_000)
     kills = Scaled(10, quick=1)
     rate = Scaled(RATE, quick=300.0)
-
-    def tasks(self) -> tuple[None]:
-        return (None,)
 
     def measure(self, task: None, seed: int) -> Survived:  # noqa: ARG002 - there is one
         with servers(2, [SMALL]) as tritons, dispatching(tritons, [SMALL]) as dispatcher:

@@ -70,7 +70,7 @@ def bad_rates(
 
     Args:
         offered: When each request was sent, s, and its model.
-        found: What came of it.
+        found: The outcome of each.
         models: All models.
     """
     slos = {one.name: one.slo for one in models}
@@ -106,7 +106,7 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
     first = Scaled({"light": 350.0, "heavy": 250.0}, quick={"light": 100.0})
     """The lowest rate that is tried, requests/s of all models."""
     most = Scaled({"light": 4000.0, "heavy": 3000.0}, quick={"light": 130.0})
-    """Below this it ends, requests/s: more than two cores can serve of such models."""
+    """Rates from this one on, requests/s, are not tried: two cores cannot serve so many requests."""
 
     def tasks(self) -> tuple[Conditions, ...]:
         return tuple(Conditions(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
@@ -123,19 +123,19 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
                 dispatcher = running.enter_context(dispatching(tritons, models, policy=system))
                 clients = CheckingClients([dispatcher.address], models)
                 clients.learn(addresses[0])
-                keeps[system] = partial(self._keeps, clients, nullcontext, conditions, seed)
+                keeps[system] = partial(self._serves, clients, nullcontext, conditions, seed)
             for delay in self.delays[conditions.mix]:
                 alone = partial(batching, tritons, models, delay)
-                keeps[f"triton {delay:g} ms"] = partial(self._keeps, direct, alone, conditions, seed)
+                keeps[f"triton {delay:g} ms"] = partial(self._serves, direct, alone, conditions, seed)
             first, most = self.first[conditions.mix], self.most[conditions.mix]
-            for keep in keeps.values():  # nobody meets a server or a dispatcher that never worked
+            for keep in keeps.values():  # so that no trial is the first work of a server or dispatcher
                 keep(first)
             found = highest_rates(keeps, first, most)
         for system, rate in found.items():
             self.report(f"{conditions}: {system} {rate:.0f} r/s")
         return found
 
-    def _keeps(
+    def _serves(
         self,
         clients: CheckingClients,
         around: Callable[[], AbstractContextManager[None]],
@@ -143,7 +143,7 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
         seed: int,
         rate: float,
     ) -> bool:
-        """Return whether every model has its share of good answers."""
+        """Return whether enough requests of every model are answered in time at a rate, requests/s of all."""
         models = clients.models
         rates = rates_of(models, rate)
         offered = arrivals(rates, self.seconds, seed, conditions.burstiness)
@@ -176,10 +176,10 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
 def highest_rates(keeps: Mapping[str, Keeps], first: float, most: float) -> dict[str, float]:
     """Return the highest rate that each system kept, requests/s; 0 for one that did not keep the first.
 
-    All rise together, and each rate is tried with those that are left, in one order and then in the other: a
-    machine that others share has fast and slow minutes, and so all have the same ones. A system that fails
-    has a second try when the others had theirs. Rates rise because an overload leaves its traces in the next
-    trial; the last step of each is bisected.
+    The rate rises step by step, and at each step every remaining system is tried, in alternating order, so
+    that all of them meet the fast and the slow minutes of a machine that others share. A system that fails is
+    tried again after the others. The rate only rises because an overload would disturb the next trial; at the
+    end the last step of each system is bisected.
 
     Args:
         keeps: Whether a system keeps a rate, by its name.

@@ -18,7 +18,7 @@ from tuner.experiments.dispatch.bench import (
     rates_of,
     servers,
 )
-from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import Series, curve
@@ -65,15 +65,12 @@ class Soaked(NamedTuple):
     live=True,
     repeated=False,
 )
-class DispatchSoak(Experiment[None, Soaked]):
+class DispatchSoak(RepeatedExperiment[Soaked]):
     """Offers a steady load to two models on two servers, and looks twice a minute."""
 
     minutes = Scaled(30.0, quick=0.05)
     piece = Scaled(PIECE, quick=1.0)
     rate = Scaled(RATE, quick=100.0)
-
-    def tasks(self) -> tuple[None]:
-        return (None,)
 
     def measure(self, task: None, seed: int) -> Soaked:  # noqa: ARG002 - there is one
         pieces: list[Piece] = []

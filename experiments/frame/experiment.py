@@ -2,8 +2,9 @@
 
 An experiment reproduces a table or figure of a paper, or measures something of our own. Its methods say what
 there is to measure (``tasks``), how one of these is measured with one seed (``measure``), and what the
-answers come to (``rows`` and ``plot``). Everything else is the same for all experiments, and is here: short
-versions, seeds, processes, progress bars, pairing tasks with their answers, and the stored result.
+answers come to: figures (``rows``), curves (``series``) and drawings (``draw``). This module does what is the
+same for all experiments: quick runs, seeds, processes, progress bars, pairing tasks with their answers, and
+the stored result.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ module."""
 
 
 class Scaled(Generic[Value]):
-    """A size that a quick run has smaller: an attribute of an experiment's class, such as its requests.
+    """An attribute of an experiment's class that is smaller in a quick run, such as the number of requests.
 
     Args:
-        full: What it usually is.
-        quick: What it is in a quick run.
+        full: The value in a usual run.
+        quick: The value in a quick run.
     """
 
     def __init__(self, full: Value, *, quick: Value) -> None:
@@ -51,7 +52,7 @@ class Scaled(Generic[Value]):
         self.quick = quick
 
     def __get__(self, instance: Experiment[Any, Any] | None, owner: type) -> Value:
-        """Return the size for the options of an experiment; of the class itself, the usual one."""
+        """Return the value for an experiment's options; of the class itself, that of a usual run."""
         return self.quick if instance is not None and instance.options.quick else self.full
 
 
@@ -74,23 +75,23 @@ class Experiment(ABC, Generic[Task, Answer]):
         """Whether Ctrl-C ended it before all seeds were measured."""
 
     def __reduce__(self) -> tuple[type[Experiment[Task, Answer]], tuple[ExperimentOptions]]:
-        """Be copied to another process with the options, but without the watcher."""
+        """Pickle the experiment with its options alone, because the watcher belongs to this process."""
         return type(self), (self.options,)
 
     @abstractmethod
     def tasks(self) -> Iterable[Task]:
-        """Return what is measured. Tasks can be hashed and pickled; equal ones are measured once."""
+        """Return what to measure: hashable, picklable tasks, of which equal ones are measured once."""
 
     @abstractmethod
     def measure(self, task: Task, seed: int, /) -> Answer:
-        """Measure one task with one seed. The answer depends on nothing else, and can be pickled."""
+        """Measure one task with one seed. The answer must depend on nothing else, and be picklable."""
 
     @abstractmethod
     def rows(self, found: Answers[Task, Answer], /) -> Iterable[Row]:
-        """Return the figures that the answers come to."""
+        """Return the figures of the result, computed from the answers."""
 
     def series(self, found: Answers[Task, Answer], /) -> Iterable[Series]:  # noqa: ARG002 - there may be none
-        """Return the curves that the answers come to."""
+        """Return the curves of the result, computed from the answers."""
         return ()
 
     def configuration(self) -> dict[str, Any]:
@@ -123,7 +124,7 @@ class Experiment(ABC, Generic[Task, Answer]):
 
     def seeds_of(self, task: Task, /) -> Sequence[int]:  # noqa: ARG002 - most have the same for all
         """Return the seeds that a task is measured with."""
-        return range(self.first_seed, self.first_seed + self._repeats)
+        return range(self.first_seed, self.first_seed + self._seed_count)
 
     def alone(self, task: Task, /) -> bool:  # noqa: ARG002 - likewise
         """Return whether a task needs the machine to itself.
@@ -134,7 +135,7 @@ class Experiment(ABC, Generic[Task, Answer]):
         return self.about.live
 
     def prepare(self) -> None:
-        """Do what must be done once before the tasks are measured in many processes."""
+        """Do once, before any task is measured, what the processes that measure would all do."""
 
     def run(self) -> Result:
         """Measure everything and summarise it.
@@ -147,7 +148,7 @@ class Experiment(ABC, Generic[Task, Answer]):
         found = self._measured()
         return Result(
             experiment=self.about.name,
-            seeds=self._repeats,
+            seeds=self._seed_count,
             configuration=self.configuration(),
             rows=list(self.rows(found)),
             series=list(self.series(found)),
@@ -155,7 +156,7 @@ class Experiment(ABC, Generic[Task, Answer]):
         )
 
     def report(self, line: str) -> None:
-        """Say in a line how far it has come."""
+        """Show a line about the progress."""
         self.watcher.report(line)
 
     def track(self, items: Iterable[Value], description: str) -> Iterable[Value]:
@@ -169,7 +170,7 @@ class Experiment(ABC, Generic[Task, Answer]):
         return run_all(function, arguments, description, bars=self.watcher.bars, workers=self.options.workers)
 
     @property
-    def _repeats(self) -> int:
+    def _seed_count(self) -> int:
         return self.options.seeds if self.about.repeated else 1
 
     def _measured(self) -> Answers[Task, Answer]:
@@ -237,11 +238,11 @@ class SequentialExperiment(RepeatedExperiment[Answer]):
     """An experiment that is one sequence of steps, each of which needs the machine to itself."""
 
     def seeds_of(self, _: None) -> Sequence[int]:
-        """Return one seed: the steps repeat themselves what needs repeating."""
+        """Return one seed: the steps repeat by themselves what needs repeating."""
         return (self.first_seed,)
 
     def alone(self, _: None) -> bool:
-        """Report progress as it comes."""
+        """Need the machine: the steps run in this process, so that they can report their progress."""
         return True
 
     def measure(self, _: None, __: int) -> Answer:
@@ -250,4 +251,4 @@ class SequentialExperiment(RepeatedExperiment[Answer]):
 
     @abstractmethod
     def proceed(self) -> Answer:
-        """Take all steps and return what they came to: the only answer to the only task."""
+        """Take all steps and return their outcome, the only answer to the only task."""

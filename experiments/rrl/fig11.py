@@ -38,22 +38,22 @@ __all__ = ["LearnedRegion", "RegionSize", "RegionTask"]
 
 DELTAS = (0, 1, 2, 3, 4, 5)
 SCHEDULE: dict[str, Any] = {"beta_first": 2.0, "beta_growth": 1.02, "beta_last": 1000.0}
-"""How exploring ends, with a region or without: slowly, within some 300 windows, and then for good. An agent
-that goes on exploring strays from the best as often with a region as without."""
+"""The temperature: exploration ends slowly, within some 300 windows, and for good, with a region or without.
+An agent that goes on exploring strays from the best as often with a region as without."""
 TABLE: dict[str, Any] = {"perception": "table", "estimator": {"steps": 3}, **SCHEDULE}
 """Parameters of RRL with the paper's table. The network takes 3 steps per window rather than 30: ten times as
 fast, and it has many windows here."""
 WINDOWS = {0: 3000}
-"""By delta: Q-learning tries all 1,331 configurations."""
+"""Length of a run by delta, windows; Q-learning (0) has to try all 1,331 configurations."""
 OTHERS = 1500
-"""Windows with a region."""
+"""Length of a run with any other delta, windows."""
 NETWORK, IDENTITY = " with the network", ", f = identity"
 """The forms that separate the region from the network."""
 UNTRAINED = {"estimator": {"hidden": [1], "minimum_samples": 1_000_000, "memory": 1}}
 """Parameters with which nothing is estimated: every configuration of a region costs what was measured."""
 MODELS = {"inception": "Inception", "deepspeech": "DeepSpeech"}
 FASTER = 5.0
-"""By which RRL with delta 1 converges faster than Q-learning (section 6.2)."""
+"""How many times faster RRL with delta 1 converges than Q-learning (section 6.2)."""
 END = 0.1
 """Share of the windows whose mean is the cost that an agent ends with."""
 
@@ -76,7 +76,7 @@ class LearnedRegion(NamedTuple):
     """What a training with a region came to."""
 
     away: float
-    """Windows whose running mean was not near what it ends with."""
+    """Windows whose running mean cost was not near the cost that the agent ends with."""
     converged: float
     """Window from which on it stayed near the oracle; infinite if it never did."""
     end: float
@@ -116,7 +116,7 @@ class RegionSize(Experiment[RegionTask, LearnedRegion]):
             rows += _rows(task.label, values)
             base = RegionTask(task.model, 0)
             if task != base:
-                rows += [_faster(task, found[base], values), _sooner(rows, task, base)]
+                rows += [_away_ratio(task, found[base], values), _convergence_ratio(rows, task, base)]
         yield from rows
 
     def series(self, found: Answers[RegionTask, LearnedRegion]) -> Iterator[Series]:
@@ -188,34 +188,34 @@ def _rows(name: str, values: list[LearnedRegion]) -> list[Row]:
     ]
 
 
-def _faster(task: RegionTask, slow: list[LearnedRegion], fast: list[LearnedRegion]) -> Row:
-    """How many times fewer windows than Q-learning it is away from its end, seed by seed."""
+def _away_ratio(task: RegionTask, slow: list[LearnedRegion], fast: list[LearnedRegion]) -> Row:
+    """Return how many times fewer windows than Q-learning it is away from its final cost, seed by seed."""
     ratios = [a.away / max(b.away, 1.0) for a, b in zip(slow, fast, strict=True)]
     found = row(f"{task.label}: times fewer windows away from its end than delta 0", ratios)
-    return _asked(found) if _published(task) else found
+    return _beside_target(found) if _has_target(task) else found
 
 
-def _published(task: RegionTask) -> bool:
-    """Whether the paper says by how much faster it converges than Q-learning."""
+def _has_target(task: RegionTask) -> bool:
+    """Whether the paper says how much faster the task converges than Q-learning."""
     return task.delta == 1 and not task.form
 
 
-def _asked(found: Row) -> Row:
-    """Return a row beside what is asked for, and whether that is reached."""
+def _beside_target(found: Row) -> Row:
+    """Return a row beside the paper's factor, with a note whether it is reached."""
     met = found.measured is not None and found.measured >= FASTER
     note = f"seed by seed; at least {FASTER:g} asked for: {'reached' if met else 'missed'}"
     return found.model_copy(update={"published": FASTER, "note": note})
 
 
-def _sooner(rows: Sequence[Row], task: RegionTask, base: RegionTask) -> Row:
-    """Return how many times fewer windows than Q-learning it needs to converge, of the rows there are."""
+def _convergence_ratio(rows: Sequence[Row], task: RegionTask, base: RegionTask) -> Row:
+    """Return how many times fewer windows than Q-learning it needs to converge, by the medians in rows."""
     converged = {row.id: row.measured for row in rows}
     return times_fewer(
         f"{task.label}: times fewer windows to converge than delta 0",
         converged[f"{base.label}: windows to converge"],
         converged[f"{task.label}: windows to converge"],
         windows=WINDOWS[0],
-        least=FASTER if _published(task) else None,
+        least=FASTER if _has_target(task) else None,
     )
 
 
@@ -240,7 +240,7 @@ def learned(spec: RunSpec) -> LearnedRegion:
 
 
 def _draw_converged(axis: Axes, result: Result) -> None:
-    """Draw windows to converge; a seed that never does counts with the whole run, such a median is hollow."""
+    """Draw windows to converge: a seed that never does counts as the whole run; such a median is hollow."""
     found = {row.id: row for row in result.rows}
     runs = [float(WINDOWS.get(delta, OTHERS)) for delta in DELTAS]
     drawn = []

@@ -61,10 +61,10 @@ def learn_live(
     windows: int,
     seconds: float,
 ) -> list[LiveWindow]:
-    """Let an agent learn on a server, from the load's first window on.
+    """Let an agent learn on a server from the first window under a load.
 
-    The server begins under a load that every configuration bears. The agent gets to know the load that will
-    come and chooses; only then the load comes. What queues up in one window is still there in the next, as
+    The server begins under a light load that every configuration bears. The agent is told the load that will
+    come, and chooses; only then the load comes. What queues up in one window is still there in the next, as
     with real users.
 
     Args:
@@ -111,13 +111,13 @@ def learn_live(
 
 
 def _measure(attachment: Attachment, duration: float, settle: float) -> Measurement:
-    """Measure a window, again if it was disturbed; an overload has nothing to do with disturbances."""
+    """Measure a window, and again if it was disturbed, unless the server is overloaded anyhow."""
     measurement = attachment.profiler.measure(duration, settle=settle)
     for _ in range(RETRIES):
         if not measurement.disturbed or measurement.latency_p95 > OVERLOAD:
             break
         measurement = attachment.profiler.measure(duration)
-    if measurement.latency_p95 > OVERLOAD:  # teaches, though the generator may have lacked a core, too
+    if measurement.latency_p95 > OVERLOAD:  # is learned from, even if our generator lacked a core
         return replace(measurement, disturbed=())
     return measurement
 
@@ -133,7 +133,7 @@ def _figures(objective: Objective, _: int, info: Mapping[str, Any]) -> Mapping[s
 
 
 class _Announced(gym.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64]):
-    """Announces a load after the reset; it comes when the first configuration is about to be applied."""
+    """Announces a load to the agent at the reset, and offers it from the first step on."""
 
     def __init__(self, env: ServingEnv, attachment: Attachment, rate: float) -> None:
         super().__init__(env)
@@ -143,12 +143,12 @@ class _Announced(gym.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Measure a window under the light load, and announce the other."""
+        """Measure a window under the light load, and show the agent the level of the load to come."""
         observation, info = self.env.reset(seed=seed, options=options)
         return observation, info | {"level": LoadLevels().level(self._rate), "measurement": None}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Let the load come, if it has not yet, and run a window."""
+        """Offer the announced load, and run a window."""
         if self._attachment.rate != self._rate:
             self._attachment.set_rate(self._rate)
         return self.env.step(action)

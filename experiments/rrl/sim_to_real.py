@@ -59,16 +59,16 @@ SLO_MS = 30.0
 TRAINED = "rrl trained in simulation"
 RIVALS = ("rrl", "hill_climb", "tpe")
 NEAR, WINDOWS = 1.10, 10
-"""What is to be reached: within this factor of the best, in this many live windows."""
+"""The target: within this factor of the best, after this many live windows."""
 TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-"""Of a logarithmic axis, per decade."""
+"""Where a logarithmic axis has ticks in each decade."""
 MOST_OBSERVED = 180.0
 """How long the server may be watched for the calibration, s."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyLengths:
-    """How long everything takes."""
+    """The lengths and numbers of all measurements."""
 
     calibration: float = 6.0
     """Length of a window of the calibration, s."""
@@ -93,7 +93,7 @@ QUICK = StudyLengths(
 
 
 class Learned(NamedTuple):
-    """What an agent did."""
+    """The run of one agent."""
 
     windows: list[LiveWindow]
     final: Configuration
@@ -101,7 +101,7 @@ class Learned(NamedTuple):
 
 
 class Study(NamedTuple):
-    """All that was seen."""
+    """Everything that the study has measured."""
 
     observed: float
     """How long the server was watched for the calibration, s."""
@@ -111,7 +111,7 @@ class Study(NamedTuple):
     space: KnobSpace
     swept: Points
     points: list[PredictedPoint]
-    """Those that the calibration has not seen."""
+    """Predictions for configurations and loads that the calibration has not seen."""
     learned: dict[str, list[Learned]]
     ratios: dict[Configuration, float]
     """p95 over that of the sweep's best."""
@@ -146,10 +146,10 @@ class SimToReal(SequentialExperiment[Study]):
             observed = attachment.clock.now() - begin
             self.report(f"calibrated in {observed:.0f} s with {len(calibrated)} windows: {model}")
             known = {attachment.space.nearest(m.configuration) for m in calibrated}
-            swept, points = self._predict(attachment, model, known)
+            swept, points = self._measure_and_predict(attachment, model, known)
             space = attachment.space
         learned = self._learn_all(model, space)
-        ratios = self._ratios(swept, learned)
+        ratios = self._p95_over_best(swept, learned)
         return Study(observed, len(calibrated), model, space, swept, points, learned, ratios)
 
     def rows(self, found: Answers[None, Study]) -> Iterator[Row]:
@@ -188,10 +188,10 @@ class SimToReal(SequentialExperiment[Study]):
                 for name, runs in study.learned.items()
             },
             "p95 over the best": {study.space.format(c): round(r, 3) for c, r in study.ratios.items()},
-            "foreign cores": _foreign(study.swept),
+            "foreign cores": _foreign_cores(study.swept),
         }
 
-    def _predict(
+    def _measure_and_predict(
         self, attachment: Attachment, model: ServerModel, known: set[Configuration]
     ) -> tuple[Points, list[PredictedPoint]]:
         """Sweep the grid under the load that will come, and a part of it under another; predict both.
@@ -242,8 +242,8 @@ class SimToReal(SequentialExperiment[Study]):
                     )
         return learned
 
-    def _ratios(self, swept: Points, learned: dict[str, list[Learned]]) -> dict[Configuration, float]:
-        """Return p95 over that of the sweep's best, for every configuration.
+    def _p95_over_best(self, swept: Points, learned: dict[str, list[Learned]]) -> dict[Configuration, float]:
+        """Return the p95 of every configuration over that of the sweep's best.
 
         The best of many noisy windows is partly luck, and the machine's speed drifts: what agents ended with
         is measured once more in turns with the best of the sweep, and compared round by round.
@@ -318,14 +318,14 @@ def _p95(windows: Sequence[Measurement]) -> list[float]:
     return [m.latency_p95 for m in ([m for m in windows if not m.disturbed] or windows)]
 
 
-def _foreign(swept: Points) -> dict[str, float]:
-    """What others used of the machine during the sweep, cores."""
+def _foreign_cores(swept: Points) -> dict[str, float]:
+    """Return how many cores other processes used during the sweep: median and most."""
     cores = [m.foreign_cpu for windows in swept.values() for m in windows]
     return {"median": round(median(cores), 3), "most": round(max(cores), 3)}
 
 
 def _agent_rows(learned: dict[str, list[Learned]], ratios: dict[Configuration, float]) -> list[Row]:
-    """Windows above the SLO, windows until near the best, and what each ends with."""
+    """Return, by agent: windows above the SLO, windows until near the best, and the final p95."""
     rows = []
     for name, runs in learned.items():
         ours = name == TRAINED

@@ -292,13 +292,13 @@ def fewer_rows(case: str, rows: Sequence[Row], what: str, windows: int, least: f
 
     Args:
         case: Its name.
-        rows: Those of :func:`agent_rows`, with the windows of each agent.
-        what: The name of these, such as "windows to converge".
+        rows: The rows of :func:`agent_rows`, among them the windows of each agent.
+        what: The name of the figure in these rows, such as "windows to converge".
         windows: The length of a run.
         least: What is asked for, at least.
 
     Returns:
-        None where the windows are not known, as in runs without exact costs.
+        A row for each rival; no rows where the windows are not known, as in runs without exact costs.
     """
     medians = {row.id: row.measured for row in rows}
     names = {NAMES[agent]: f"{case}, {NAMES[agent]}: {what}" for agent in (AGENTS[0], *RIVALS)}
@@ -317,7 +317,7 @@ def fewer_rows(case: str, rows: Sequence[Row], what: str, windows: int, least: f
 def times_fewer(
     name: str, slow: float | None, fast: float | None, *, windows: float, least: float | None = None
 ) -> Row:
-    """Return the ratio of two medians, and whether it is what was asked for.
+    """Return a row with the ratio of two medians, and a note whether it reaches the target.
 
     Args:
         name: Of the row.

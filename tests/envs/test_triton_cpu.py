@@ -302,7 +302,7 @@ def test_a_window_without_any_answer_is_the_worst() -> None:
     _, info = env.reset(seed=1)
 
     silent = replace(info["measurement"], requests=0, latency_p95=math.nan)
-    _, reward, _, _, told = env.finish(silent)
+    _, reward, _, _, told = env.end_step(silent)
 
     assert (reward, told["cost"]) == (WORST_REWARD, -WORST_REWARD)
 

@@ -139,7 +139,7 @@ def call_wake(policy: Any, execution: Execution, now: float) -> int:
 
 @njit_inline
 def settle(cluster: Cluster, execution: Execution, totals: Totals) -> int:
-    """Carry out what is left of the last event. ``execution`` and ``totals`` are modified in place."""
+    """Carry out the remaining commands of the last event. Modifies ``execution`` and ``totals``."""
     clock = execution.clock
     while clock[0].carried < cluster.board[0].commands:
         command = clock[0].carried
@@ -154,7 +154,7 @@ def settle(cluster: Cluster, execution: Execution, totals: Totals) -> int:
         clock[0].answered += cluster.commands[command].count
         clock[0].carried = command + 1
     if clock[0].ended >= 0:
-        show(execution, clock[0].ended)
+        update_end(execution, clock[0].ended)
         clock[0].ended = -1
     return OK
 
@@ -174,7 +174,7 @@ def send(cluster: Cluster, execution: Execution, totals: Totals, command: int) -
     control, data = pick(execution.control, drawn), pick(execution.data, drawn)
     start = max(
         cluster.commands[command].start,
-        ready(cluster, command, clock[0].now, control, data),
+        arrival_at(cluster, command, clock[0].now, control, data),
         execution.lines[accelerator].busy_until,
     )
     kind, session = cluster.accelerators[accelerator].kind, cluster.commands[command].session
@@ -193,11 +193,11 @@ def send(cluster: Cluster, execution: Execution, totals: Totals, command: int) -
 
 
 @njit_inline
-def ready(cluster: Cluster, command: int, now: float, control: float, data: float) -> float:
-    """Return when a batch is at its accelerator, s.
+def arrival_at(cluster: Cluster, command: int, now: float, control: float, data: float) -> float:
+    """Return when a batch has reached its accelerator, s.
 
     Args:
-        cluster: What there is.
+        cluster: The policy's view of the cluster, with the command.
         command: The number of its DISPATCH.
         now: s, when it was commanded.
         control: s from the command to the accelerator.
@@ -215,8 +215,8 @@ def ready(cluster: Cluster, command: int, now: float, control: float, data: floa
 
 
 @njit_inline
-def show(execution: Execution, accelerator: int) -> None:
-    """Bring the key of an accelerator in ``ends`` up to date. ``execution`` is modified in place."""
+def update_end(execution: Execution, accelerator: int) -> None:
+    """Set the key of an accelerator in ``ends`` to the end of its oldest batch. Modifies ``execution``."""
     head, end = execution.lines[accelerator].head, np.inf
     if head < execution.lines[accelerator].tail:
         end = execution.sent[accelerator, head & (execution.sent.shape[1] - 1)].end
@@ -226,5 +226,5 @@ def show(execution: Execution, accelerator: int) -> None:
 
 @njit_inline
 def pick(ring: np.ndarray, drawn: int) -> float:
-    """Return the number of a ring that belongs to a draw."""
+    """Return the ring's number for the draw of this index; the ring is used again and again."""
     return float(ring[drawn & (ring.size - 1)])

@@ -37,22 +37,23 @@ __all__ = ["Good", "Goodput", "Trial", "bracket", "capacity", "goodput", "highes
 FIRST = 0.8
 """The first rate tried, as a share of the capacity."""
 GROWTH = 1.2
-"""The second is this much higher or lower; the factor is squared from step to step, up to ``MOST``."""
+"""Factor between the first and the second rate tried; it is squared at each further step, up to ``MOST``."""
 MOST = 16.0
+"""Largest factor between two rates, and the multiple of the capacity beyond which no rate is tried."""
 LOWEST = 1e-4
 """Share of the capacity below which a rate counts as none."""
 LEAST_REQUESTS = 1000
-"""Of every session, if lengthening the simulation achieves it."""
+"""Least requests of every session; the simulation is lengthened to have them, up to ``LONGEST`` times."""
 LONGEST = 20.0
-"""Times by which the measured part is lengthened at most."""
+"""Largest factor by which the measured part is lengthened."""
 TOLERANCE = 0.005
 """Relative distance of the result from a rate that is known to be too high, at most."""
 CLOSE = 1.02
-"""The second rate tried, if the first is that of another seed."""
+"""Factor between the first two rates tried where the first is the goodput with another seed."""
 MOST_REQUESTS = 2e8
-"""Of one simulation; more take minutes, and a profile that allows them is most likely a mistake."""
+"""Most requests of one simulation: more take minutes, and are most likely due to a mistaken profile."""
 MARGIN = 1.2
-"""How many requests a session may have at most, relative to its share of a given number of requests."""
+"""Factor on a session's share of a given number of requests: by chance more may be its own."""
 
 
 class Good(NamedTuple):
@@ -113,12 +114,12 @@ def goodput(
         scenario: Gives the proportions of the sessions' rates.
         good: Which bad rates are good.
         tolerance: As ``TOLERANCE``.
-        least_requests: How many every session must have, if lengthening the simulation achieves it.
+        least_requests: As ``LEAST_REQUESTS``.
         at_least: Rate, requests/s, below which the result does not matter: if that rate is not good, the
-            result is 0 after one trial. So the best of many clusters is found without searching most of them.
+            result is 0 after one trial. To find the best of many clusters, give the best rate so far.
         near: A multiplier near the result, such as that of another seed; the search begins there.
         progress: Called after every rate tried.
-        run: Simulates one rate.
+        run: Simulates a scenario in place of :func:`~tuner.cluster.simulation.simulate`.
 
     Raises:
         ValueError: The limit or the tolerance makes no sense.
@@ -141,19 +142,19 @@ def goodput(
         run=run,
     )
     if scenario.at_once:
-        return search.result(1.0 if search.kept(1.0) else 0.0, whole=False)
+        return search.result(1.0 if search.is_good(1.0) else 0.0, whole=False)
     total = scenario.total_rate
-    if at_least and not search.kept(at_least / total):
+    if at_least and not search.is_good(at_least / total):
         return search.result(0.0, whole=False)
     full = capacity(scenario) / total
     _check_requests(scenario, full)
     first, growth = (FIRST * full, GROWTH) if near is None else (near, CLOSE)
-    between = bracket(search.kept, full, float(allowed.max()), first, growth)
-    return search.result(highest(search.kept, between, tolerance))
+    between = bracket(search.is_good, full, float(allowed.max()), first, growth)
+    return search.result(highest(search.is_good, between, tolerance))
 
 
 class _Search:
-    """The trials of one search; :meth:`kept` makes another, :meth:`result` sums up."""
+    """The trials of one search; :meth:`is_good` makes another, :meth:`result` sums up."""
 
     def __init__(
         self,
@@ -174,7 +175,7 @@ class _Search:
         self._trials: list[Trial] = []
         self._outcomes: dict[float, Outcome] = {}
 
-    def kept(self, multiplier: float) -> bool:
+    def is_good(self, multiplier: float) -> bool:
         """Try a multiple of the scenario's rates; return whether it is good."""
         tried = long_enough(self._scenario.scaled(multiplier), self._least_requests)
         outcome = self._outcomes[multiplier] = self._run(tried)
@@ -192,7 +193,7 @@ class _Search:
 
         Args:
             multiplier: A good one, or 0.
-            whole: Whether the lowest rate is simulated to its end if that simulation was stopped early.
+            whole: Whether, without a good rate, the lowest one is simulated again to its end.
         """
         outcome = self._outcomes[multiplier or min(self._outcomes)]
         if not multiplier and whole and self._scenario.requests is not None:
@@ -233,23 +234,23 @@ def _check_requests(scenario: Scenario, full: float) -> None:
         )
 
 
-def highest(kept: Callable[[float], bool], bracket: tuple[float, float], tolerance: float) -> float:
+def highest(is_good: Callable[[float], bool], bracket: tuple[float, float], tolerance: float) -> float:
     """Return the highest multiplier that is good; 0 if none is.
 
     Args:
-        kept: Tries one, and returns whether it is good.
+        is_good: Simulates a multiplier; returns whether few enough requests are late or dropped.
         bracket: A multiplier that is good, or 0, and one that is not.
         tolerance: As ``TOLERANCE``.
     """
     low, high = bracket
     while low and high - low > tolerance * low:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if kept(middle) else (low, middle)
+        low, high = (middle, high) if is_good(middle) else (low, middle)
     return low
 
 
 def capacity(scenario: Scenario) -> float:
-    """Return about the highest total rate that the accelerators could execute, requests/s.
+    """Estimate the highest total rate that the accelerators could execute, requests/s.
 
     Under a batching policy every session executes in the batches that take the least time per request and end
     within its SLO. Under a distribution policy it is the ceiling of every session alone. The accelerators are
@@ -285,7 +286,7 @@ def _distributed(session: SessionSpec, probability: np.ndarray, counts: np.ndarr
 
 
 def long_enough(scenario: Scenario, least_requests: int = LEAST_REQUESTS) -> Scenario:
-    """Return a scenario in which every session has that many requests, if that does not take too long."""
+    """Return the scenario, up to ``LONGEST`` times as long, so that every session has that many requests."""
     rates = [session.rate for session in scenario.each_session if isinstance(session.rate, float)]
     plain = not any(session.arrival.startswith("trace:") for session in scenario.sessions)
     if scenario.requests is not None or not plain or len(rates) < len(scenario.each_session):
@@ -295,25 +296,25 @@ def long_enough(scenario: Scenario, least_requests: int = LEAST_REQUESTS) -> Sce
 
 
 def bracket(
-    kept: Callable[[float], bool], full: float, limit: float, first: float, factor: float
+    is_good: Callable[[float], bool], full: float, limit: float, first: float, factor: float
 ) -> tuple[float, float]:
     """Return a multiplier that is good, or 0, and a higher one that is not; one twice if all are good.
 
     Args:
-        kept: Tries one, and returns whether it is good.
-        full: The multiplier that takes the whole capacity, about.
-        limit: Of the bad rate; more than ``full / (1 - limit)`` can never be good for long.
+        is_good: Simulates a multiplier; returns whether few enough requests are late or dropped.
+        full: About the multiplier at which the load is the whole capacity.
+        limit: The largest good bad rate: no multiplier far beyond ``full / (1 - limit)`` can be good.
         first: The multiplier to begin with.
-        factor: Between it and the second.
+        factor: Between the first and the second.
     """
     multiplier = first
-    rising = kept(multiplier)
+    rising = is_good(multiplier)
     while True:
         tried = multiplier
         multiplier = tried * factor if rising else max(tried / factor, LOWEST * full)
         if multiplier == tried:
             return 0.0, tried
-        if kept(multiplier) != rising:
+        if is_good(multiplier) != rising:
             return (tried, multiplier) if rising else (multiplier, tried)
         if multiplier > MOST * full / (1 - limit):
             return multiplier, multiplier

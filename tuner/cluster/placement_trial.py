@@ -107,8 +107,8 @@ class _Trial:
         return len(self._known)
 
     def compare(self, plan: Placement) -> None:
-        """Take a plan for the best if it serves more."""
-        self._add(plan)
+        """Search a plan's goodput, and keep the plan if it serves more than the best so far."""
+        self._note_plan(plan)
         found = goodput(
             _with(self._scenario, plan),
             tolerance=TOLERANCE,
@@ -119,43 +119,43 @@ class _Trial:
             self.best, self._highest, self._near = plan, found.rate, found.multiplier or None
 
     def improve(self) -> None:
-        """Move parts of sessions as long as the one that loses most loses less then."""
+        """Improve the best plan by moves, each of which lets the session that loses most lose less."""
         if self._near is None or self._scenario.at_once:
             return
         spec, multiplier = self._scenario.cluster_spec(), HIGHER * self._near
         plan, strain = self.best, self._strain(self.best, multiplier)
-        for _ in range(MOVES):  # where nearly all may be lost, no rate is too high
+        for _ in range(MOVES):  # bounded, for with a low quantile no rate is too high
             if strain.max() <= 1:
                 multiplier *= HIGHER
                 strain = self._strain(plan, multiplier)
-            elif (better := self._relieved(spec, plan, strain, multiplier)) is not None:
+            elif (better := self._relieve_worst(spec, plan, strain, multiplier)) is not None:
                 plan, strain = better
             else:
                 break
         if plan != self.best:
             self.compare(plan)
 
-    def _relieved(
+    def _relieve_worst(
         self, spec: ClusterSpec, plan: Placement, strain: np.ndarray, multiplier: float
     ) -> tuple[Placement, np.ndarray] | None:
-        """Return a plan in which the worst session loses less, and what each loses; None if none is found."""
+        """Return the first moved plan whose worst session loses less, and its strain; None without one."""
         for moved in moves(spec, plan, strain.tolist()):
             if self._moves == MOVES:
                 break
             self._moves += 1
-            self._add(moved)
+            self._note_plan(moved)
             found = self._strain(moved, multiplier)
             if found.max() < LESS * strain.max():
                 return moved, found
         return None
 
     def _strain(self, plan: Placement, multiplier: float) -> np.ndarray:
-        """Return what each session loses of its requests, relative to what it may.   # (M,)."""
+        """Simulate a plan; return its strain: each session's bad rate over its largest good one.   # (M,)."""
         outcome = simulate(long_enough(_with(self._scenario, plan).scaled(multiplier)))
         return np.array([one.bad_rate / (1 - one.quantile) for one in outcome.sessions])
 
-    def _add(self, plan: Placement) -> None:
-        """Count a plan, and say so, unless it was simulated before."""
+    def _note_plan(self, plan: Placement) -> None:
+        """Count a plan and report it, unless it was simulated before."""
         if plan not in self._known:
             self._known.add(plan)
             self._note(f"plan {self.tried}")

@@ -155,7 +155,7 @@ class Simulation:
             limit = min(until, self._chunk.until)
             status = self._advance(limit)
             if status != OK:
-                self._provide(status)
+                self._continue_after(status)
             elif limit == self._chunk.until:
                 self._feed(self._workload.next_chunk())
             yield self.now
@@ -174,7 +174,7 @@ class Simulation:
             status = self._advance(np.inf)
             if status == OK or (status == MORE and clock[0].answered == before):
                 break
-            self._provide(status)
+            self._continue_after(status)
         self._empty_log()
         left = clock[0].arrived - clock[0].answered
         assert not left, f"policy {self._name} leaves {left} of {clock[0].arrived} requests without an answer"
@@ -214,8 +214,8 @@ class Simulation:
     def _advance(self, until: float) -> int:
         return advance(self._policy, self._execution, self._chunk, self._totals, until)
 
-    def _provide(self, status: int) -> None:
-        """Give the engine what it stopped for; see its statuses."""
+    def _continue_after(self, status: int) -> None:
+        """Make room or draw numbers, as the status for which the engine stopped asks."""
         if status == FULL:
             self._policy = grow(self._policy)
         elif status == CROWDED:

@@ -17,7 +17,7 @@ from tuner.cluster.scenario.options import make_options
 from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.pool.rules import Rules
 from tuner.errors import InvalidInput
-from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_beside, mistake
+from tuner.files.schema import NotNegative, Positive, Some, StrictPart, address_like, file_beside, mistake
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
 from tuner.scheduling.cluster import Delays
 from tuner.scheduling.presets import PRESETS, written_out
@@ -34,15 +34,7 @@ LONGEST_SLO = 600_000
 """ms"""
 
 
-def _address(value: Any) -> tuple[str, int]:
-    """Read ``HOST:PORT``; an IPv6 address stands in brackets."""
-    host, colon, port = str(value).rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or not int(port) <= 65535:
-        raise ValueError(f"must be such as 127.0.0.1:9100 or [::1]:9100, but got {value!r}")
-    return host.strip("[]"), int(port)
-
-
-Address = Annotated[tuple[str, int], PlainValidator(_address)]
+Address = Annotated[tuple[str, int], PlainValidator(address_like(9100))]
 
 
 class ListenSection(StrictPart):

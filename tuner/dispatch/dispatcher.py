@@ -15,7 +15,7 @@ from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.config import DispatchConfig, SessionConfig
 from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.journal import Journal
-from tuner.dispatch.keeper import Connect, Members, PoolKeeper, partners, pool_session
+from tuner.dispatch.keeper import POLL, Connect, Members, PoolKeeper, partners, pool_session
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.pool import Pool
@@ -283,7 +283,7 @@ class Dispatcher:
     async def _retire(self, pool: Pool) -> None:
         """End a pool once everything that it has is answered."""
         while pool.busy or pool in self._open.values():
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(POLL)
         await self._keeper.end(pool)
 
     def stop_taking(self) -> None:
@@ -300,7 +300,7 @@ class Dispatcher:
         loop = asyncio.get_running_loop()
         ends = loop.time() + wait
         while self._open and loop.time() < ends:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(POLL)
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
@@ -318,13 +318,13 @@ class _Plan:
     """What a reload does."""
 
     pools: list[Pool] = field(default_factory=list)
-    """All that there will be."""
+    """All pools after the reload."""
     kept: list[tuple[Pool, list[SessionConfig]]] = field(default_factory=list)
-    """Those that go on, with what their sessions become."""
+    """Pools that go on, with the new settings of their sessions."""
     begun: list[Pool] = field(default_factory=list)
-    """Those that are new."""
+    """Pools that are new."""
     gone: list[Pool] = field(default_factory=list)
-    """Those that end."""
+    """Pools that end."""
 
 
 class _Known(NamedTuple):
@@ -343,5 +343,5 @@ class _Known(NamedTuple):
 
 
 def _expire(pending: Pending) -> None:
-    did = "its batch had not ended" if pending.sent else "it still waited for its batch"
+    did = "it still waited for its batch" if pending.queued else "its batch had not ended"
     pending.refuse(Status.DEADLINE, f"the deadline passed: {did}")

@@ -99,12 +99,12 @@ def explain(segment: Segment, number: int) -> list[str]:
             commands = scheduler.finish(int(event["accelerator"]), now)
         else:
             commands = scheduler.wake(now)
-        said += [f"{now:.4f} s: {_said(one)}" for one in commands if number in one.numbers]
+        said += [f"{now:.4f} s: {_command_text(one)}" for one in commands if number in one.numbers]
     return said
 
 
-def _said(command: Command) -> str:
-    """Say a command."""
+def _command_text(command: Command) -> str:
+    """Return a command as a sentence."""
     if isinstance(command, Dispatch):
         others = f"with {len(command.numbers) - 1} others" if len(command.numbers) > 1 else "alone"
         return (

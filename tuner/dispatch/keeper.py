@@ -17,17 +17,20 @@ from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.pool.rules import Observer, PoolSession
 
-__all__ = ["Connect", "Members", "PoolKeeper", "partners", "pool_session"]
+__all__ = ["POLL", "Connect", "Members", "PoolKeeper", "partners", "pool_session"]
+
+POLL = 0.02
+"""s between two looks at what a start, a reload or an end waits for."""
 
 Connect = Callable[[str], Connection]
 """Opens the connection to the server of a target."""
 
 
 class Members(NamedTuple):
-    """What a pool is made of; one whose members are others is another pool."""
+    """What makes a pool the same after a reload: its sessions with their targets, and their instances."""
 
     sessions: frozenset[tuple[str, tuple[str, ...]]]
-    """With their targets."""
+    """The name and the targets of each."""
     instances: int
 
     @classmethod
@@ -37,7 +40,7 @@ class Members(NamedTuple):
 
 
 class PoolKeeper:
-    """Keeps the pools that there are, those that end included.
+    """Keeps all pools until they have ended.
 
     Args:
         connect: Opens connections.
@@ -103,7 +106,7 @@ class PoolKeeper:
         while loop.time() < ends and not (
             all(pool.up for pool in pools) and all(server.asked for server in servers)
         ):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(POLL)
 
     async def end(self, pool: Pool) -> None:
         """End a pool and its connections; what still waits there is refused."""

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["RequestTrace", "Tracing", "note_planned", "note_sent"]
 
 NAME = "servetune-dispatch"
-"""Of the service, in its spans."""
+"""The name of the service in its spans."""
 WITHDRAWN = "withdrawn"
-"""What a request ends with that nobody waits for any more."""
+"""The status of a request that nobody waits for any more."""
 
 
 class Tracing:
@@ -43,7 +43,7 @@ class Tracing:
 
     Args:
         processor: Gets the spans that have ended.
-        ratio: Share of the traces that are recorded of those that begin here; callers decide on others.
+        ratio: Share of the traces beginning here that are recorded; of others the callers decide.
 
     Raises:
         ModuleNotFoundError: OpenTelemetry is not installed.
@@ -131,12 +131,12 @@ class RequestTrace:
         return span
 
     def waits(self, now: float) -> None:
-        """The request waits for a batch from now on, if it does not yet."""
+        """Note that the request waits for a batch from now on, unless it waits already."""
         if not self._waiting:
             self._waiting, self._waits_from = True, now
 
     def planned(self, batch: Sequence[RequestTrace], now: float, accelerator: int) -> None:
-        """The scheduler sends its batch.
+        """Note that the scheduler sends the batch of the request.
 
         Args:
             batch: The traces of all its requests.
@@ -151,15 +151,15 @@ class RequestTrace:
         self._waiting, self._sent = False, now
 
     def sent(self, now: float, backend: str, items: int, first: RequestTrace) -> TraceContext:
-        """Its batch goes to a backend; return what the backend should know of the trace.
+        """Note that its batch goes to a backend; return the trace context for the backend.
 
         Args:
             now: The present.
-            backend: Its address.
-            items: Of the batch.
+            backend: The backend's address.
+            items: Items of the batch.
             first: The trace of the batch's first request, of which `sent` was called before.
         """
-        self.executed(now, "the backend refused the batch")  # and gets its requests one by one
+        self.executed(now, "the backend refused the batch")  # which is then sent request by request
         if self._root.is_recording():
             self._span("grant", self._sent, now)
         links = []
@@ -174,7 +174,7 @@ class RequestTrace:
         return TraceContext(found["traceparent"], found.get("tracestate", ""))
 
     def executed(self, now: float, problem: str = "") -> None:
-        """Its execution has ended, if there is one; without an answer if there is a problem."""
+        """End the span of its execution, if there is one; a problem says why there is no answer."""
         if self._execution is not None:
             if problem:
                 self._execution.set_status(self._tracing.api.StatusCode.ERROR, problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
@@ -17,10 +17,14 @@ __all__ = [
     "Positive",
     "Some",
     "StrictPart",
+    "address_like",
     "file_beside",
     "mistake",
     "named_once",
 ]
+
+
+LAST_PORT = 65535
 
 
 class Named(Protocol):
@@ -78,6 +82,25 @@ class StrictPart(BaseModel):
         for name in set(copy.__dict__) - set(type(self).model_fields):
             del copy.__dict__[name]
         return copy
+
+
+def address_like(example: int) -> Callable[[Any], tuple[str, int]]:
+    """Return a function that reads ``HOST:PORT``, where an IPv6 address stands in brackets.
+
+    It raises ValueError for anything else.
+
+    Args:
+        example: The port that its message suggests.
+    """
+
+    def read(value: Any) -> tuple[str, int]:
+        host, colon, port = str(value).rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit()) or not int(port) <= LAST_PORT:
+            suggestion = f"127.0.0.1:{example} or [::1]:{example}"
+            raise ValueError(f"must be such as {suggestion}, but got {value!r}")
+        return host.strip("[]"), int(port)
+
+    return read
 
 
 def file_beside(name: str | Path, info: ValidationInfo) -> Path:

@@ -27,6 +27,7 @@ class TensorBoard:
 
     Args:
         folder: Where it goes; it must exist. A file of an earlier training there is replaced.
+        clock: Returns s since 1970.
 
     Raises:
         StorageError: The file cannot be written.

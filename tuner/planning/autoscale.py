@@ -94,9 +94,9 @@ class ScalingRule:
     """
 
     threshold: float = 0.01
-    """Bad rate above which more is asked for."""
+    """Bad rate above which more accelerators are asked for."""
     headroom: float = 0.1
-    """Idle fraction that is left."""
+    """Idle fraction that is kept for bursts."""
     least: int = 1
     most: int = 1 << 30
     seconds: float = 0.0
@@ -126,14 +126,16 @@ class ScalingRule:
 
 
 LIVE = ScalingRule(seconds=LOOK_BACK / 2)
-"""That of a live cluster, where the first seconds show little."""
+"""The rule for a live cluster, of which the first seconds show little."""
+PARTS = 30
+"""Into how many parts the time that advice looks back is divided: so exactly it is kept."""
 
 
 class RecentWindows:
     """The windows of the last seconds, for those who measure window by window.
 
     Args:
-        seconds: That they look back, at least; the oldest window goes when the others are that long.
+        seconds: Least time that they cover, s; the oldest window goes when the others cover it.
     """
 
     def __init__(self, seconds: float = LOOK_BACK) -> None:
@@ -152,29 +154,29 @@ class RecentWindows:
 
     @property
     def accelerators(self) -> int:
-        """How many there were in these windows."""
+        """How many accelerators there were in these windows."""
         return self._accelerators
 
     @property
     def total(self) -> ScalingWindow:
-        """All of them as one."""
+        """All these windows as one."""
         return reduce(ScalingWindow.plus, self._windows, ScalingWindow(seconds=0.0))
 
 
 class ScalingWatch:
-    """Counts what happens to the requests of sessions, and advises from the last seconds of it.
+    """Counts what happens to the requests of sessions, and advises from the last seconds.
 
     Report every answer and every batch when it ends; ask whenever advice is wanted.
 
     Args:
         rule: When to ask for how much.
-        seconds: That advice looks back, about.
+        seconds: About how far advice looks back, s.
     """
 
     def __init__(self, rule: ScalingRule = LIVE, *, seconds: float = LOOK_BACK) -> None:
         self._rule = rule
         self._seconds = seconds
-        self._now: dict[str, ScalingWindow] = {}  # of each session, since the beginning
+        self._now: dict[str, ScalingWindow] = {}  # sums of each session since the beginning
         self._past: deque[tuple[float, dict[str, ScalingWindow]]] = deque()
 
     def answered(self, session: str, now: float, *, bad: bool) -> None:
@@ -205,8 +207,8 @@ class ScalingWatch:
         self._now[session] = more if before is None else before.plus(more)
 
     def _remember(self, now: float) -> None:
-        """Keep the sums of about once a second, and one that is as old as advice looks back."""
-        if not self._past or now - self._past[-1][0] >= self._seconds / 30:
+        """Keep the present sums if the last are old enough; forget all but one that advice does not reach."""
+        if not self._past or now - self._past[-1][0] >= self._seconds / PARTS:
             self._past.append((now, dict(self._now)))
         while len(self._past) > 1 and self._past[1][0] <= now - self._seconds:
             self._past.popleft()

@@ -123,12 +123,12 @@ def linear_latency(alpha: float, beta: float, slo: float) -> np.ndarray:
 def build_cluster(
     spec: ClusterSpec, *, queues: Sequence[tuple[int, int]] | None = None, commands: int | None = None
 ) -> Cluster:
-    """Return the state at time 0: nothing waits, and what is not said to be busy is idle.
+    """Return the state at time 0: nothing waits; accelerators are idle unless the spec says otherwise.
 
     Args:
-        spec: What there is.
-        queues: Per queue its session and its accelerator (-1: none); one per session if None.
-        commands: Room for commands of one event; enough for one per queue and accelerator if None.
+        spec: The description of the cluster.
+        queues: The session and the accelerator (-1: none) of each queue; one queue per session if None.
+        commands: Most commands of one event; if None, one for each queue and accelerator fits.
     """
     kinds = max(spec.kinds) + 1
     sizes = [session.latency.shape[1] for session in spec.sessions]

@@ -105,13 +105,13 @@ def delay(cluster: Cluster, count: int) -> float:
 
 @njit_inline
 def in_time(cluster: Cluster, session: int, kind: int, count: int, free: float, latest: float) -> bool:  # noqa: PLR0917 - a kernel has no keywords
-    """Whether a batch decided now ends by a deadline on an accelerator of a kind that is free at some time.
+    """Whether a batch that is sent now would end by a deadline.
 
     Args:
-        cluster: What there is.
+        cluster: Its ``board`` has the time, and the delays that are allowed for.
         session: Whose batch.
-        kind: Of the accelerator.
-        count: Requests in it; of none it is not said.
+        kind: The kind of its accelerator.
+        count: Requests in it, at least 1.
         free: When the accelerator is free, s.
         latest: The deadline, s.
     """

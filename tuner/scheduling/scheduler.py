@@ -156,7 +156,7 @@ def compile_policy(name: str, options: Any = None) -> None:
 
     Args:
         name: As in :func:`~tuner.scheduling.catalogue.build_policy`.
-        options: Likewise.
+        options: The policy's options; its defaults if None.
 
     Raises:
         InvalidInput: There is no such policy.

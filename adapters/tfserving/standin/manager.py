@@ -53,7 +53,7 @@ class Manager:
         self._entries: dict[int, LoadedVersion] = {}
         self._changed = threading.Condition()
         self._ended = False
-        self._looked = False  # all versions that were there at the beginning are loaded or failed
+        self._loaded_once = False  # whether all versions of the beginning were loaded, or failed
         self._thread = threading.Thread(target=self._manage, name=f"manager-{config.name}", daemon=True)
         self._thread.start()
 
@@ -71,7 +71,7 @@ class Manager:
     def wait_available(self, timeout: float) -> bool:
         """Wait until every version that is there was loaded once; return whether some are available."""
         with self._changed:
-            self._changed.wait_for(lambda: self._looked, timeout)
+            self._changed.wait_for(lambda: self._loaded_once, timeout)
             return bool(self._available())
 
     @contextlib.contextmanager
@@ -115,22 +115,23 @@ class Manager:
         }
 
     def _manage(self) -> None:
+        """Load and unload versions as the folder and the policy demand, until stopped."""
         while not self._ended:
             aspired = self._aspired()
             for number, folder in sorted(aspired.items()):
-                if self._wants(number):
-                    self._bring(number, folder)
+                if self._should_load(number):
+                    self._load_version(number, folder)
             # The new versions must be available before the old ones go, or requests would find none.
             if all(number in self._available() for number in aspired):
                 for number in sorted(set(self._available()) - set(aspired)):
-                    self._let_go(number)
+                    self._unload_version(number)
             with self._changed:
-                self._looked = True
+                self._loaded_once = True
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._ended, self._poll)
 
     def _aspired(self) -> dict[int, Path]:
-        """Return the versions that should be served: version -> folder."""
+        """Return the folders of the versions that should be served ("aspired") by their numbers."""
         base = Path(self.config.base_path)
         try:
             folders = {int(child.name): child for child in base.iterdir() if child.name.isdigit()}
@@ -145,12 +146,13 @@ class Manager:
         count = policy.latest.num_versions or 1
         return {number: folders[number] for number in sorted(folders)[-count:]}
 
-    def _wants(self, number: int) -> bool:
+    def _should_load(self, number: int) -> bool:
+        """Whether a version was never loaded, or was unloaded without an error."""
         entry = self._entries.get(number)
         return entry is None or (entry.state is VersionState.END and not entry.error)
 
-    def _bring(self, number: int, folder: Path) -> None:
-        """Load a version; try again after a failure as long as it is wanted."""
+    def _load_version(self, number: int, folder: Path) -> None:
+        """Load a version; after a failure try again, as often as allowed, while it should still be served."""
         self._set(number, LoadedVersion(VersionState.LOADING))
         for attempt in range(self._retries + 1):
             try:
@@ -166,6 +168,7 @@ class Manager:
             return
 
     def _still_wanted(self, number: int) -> bool:
+        """Wait for the interval between two attempts; return whether a version should still be served."""
         deadline = time.monotonic() + self._interval
         while time.monotonic() < deadline and not self._ended:
             if number not in self._aspired():
@@ -173,7 +176,7 @@ class Manager:
             time.sleep(min(self._poll, 0.1))
         return not self._ended
 
-    def _let_go(self, number: int) -> None:
+    def _unload_version(self, number: int) -> None:
         servable = self._entries[number].servable
         self._set(number, LoadedVersion(VersionState.UNLOADING))
         assert servable is not None

@@ -28,7 +28,7 @@ COMMON = 0.25
 AUTOMATIC = 0.4
 """Standard deviation of the logarithm of a latency for each number of threads that is left to the server."""
 WIDEST = 4.0
-"""An estimate out of range is at most this many times as uncertain as one within."""
+"""Most by which the uncertainty grows for a server outside the range of the training, as a factor."""
 
 
 class Estimate(NamedTuple):
@@ -60,7 +60,7 @@ class NeuralEstimator:
     def estimate(self, knowledge: ServerKnowledge, rate: float) -> Estimate:
         """Return what every configuration is expected to show.   # n = space.size.
 
-        Out of the range of the training it is the less sure the farther out.
+        The farther outside the range of the training, the more uncertain it is.
 
         Args:
             knowledge: Of the server.
@@ -72,7 +72,7 @@ class NeuralEstimator:
         inputs = inputs_of(settings, knowledge, rate, watched)
         outputs = evaluate(self._network or shipped(), inputs.rows)
         relative = np.column_stack([*[inputs.latency] * CPU, inputs.use, inputs.use])
-        # What 0 stands for is the same unknown number in all configurations that have it.
+        # 0 leaves a number of threads to the server: the same unknown number in all configurations with it.
         chosen = np.repeat(AUTOMATIC * settings.automatic[:, None, :], outputs.mean.shape[1], axis=1)
         wider = np.minimum(1.0 + np.sqrt((outputs.beyond**2).sum(axis=1)), WIDEST)[:, None]
         return Estimate(
@@ -84,7 +84,7 @@ class NeuralEstimator:
 
 
 def _unlike(beyond: np.ndarray) -> tuple[str, ...]:
-    """Name what is out of the range of the training, each once."""
+    """Name the properties in which the server lies outside the range of the training, each once."""
     columns = np.flatnonzero((beyond > BEYOND).mean(axis=0) > COMMON)
     return tuple(dict.fromkeys(NAMES[column] for column in columns))
 
@@ -106,19 +106,20 @@ def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
         return latency
     broken = latency._replace(mean=np.log1p(np.maximum(ratio, 1.0)))
     if objective.goal == "strict":
-        return _either(latency, broken, logs, latency)
+        return _kept_or_broken(latency, broken, logs, latency)
     used = GPU if objective.goal == "gpu" else CPU
     use = np.exp(estimate.mean[:, used]) / (1.0 if used == GPU else objective.cores)
     kept = LogCosts(np.log(np.minimum(use, 1.0)), estimate.deviation[:, used], estimate.loadings[:, used])
-    return _either(kept, broken, logs, latency)
+    return _kept_or_broken(kept, broken, logs, latency)
 
 
-def _either(kept: LogCosts, broken: LogCosts, logs: np.ndarray, latency: LogCosts) -> LogCosts:
-    """Return the costs where the SLO is kept or broken.
+def _kept_or_broken(kept: LogCosts, broken: LogCosts, logs: np.ndarray, latency: LogCosts) -> LogCosts:
+    """Return the costs where it is uncertain whether the SLO is kept or broken.
 
-    Which of the two it is depends on the latency. As far as the cost is linear in that, it is as common to
-    the configurations as the latency is. The rest, because a cost is never the mean of the two, is its leap:
-    how near the others came to the SLO does not tell on which side this one is.
+    A cost is that of a kept SLO with the probability that the latency stays within it, else that of a broken
+    one. The part of the cost that is linear in the latency has the latency's uncertainty, in common with
+    other configurations and alone. The rest of the uncertainty is the leap: it is of each configuration
+    alone, because how near others came to the SLO does not tell on which side of it this one is.
 
     Args:
         kept: Costs if it is kept.
@@ -130,7 +131,7 @@ def _either(kept: LogCosts, broken: LogCosts, logs: np.ndarray, latency: LogCost
 
     above = logs / latency.deviation
     share = ndtr(-above)
-    density = np.exp(-0.5 * above**2) / math.sqrt(2.0 * math.pi)  # the slope of the share
+    density = np.exp(-0.5 * above**2) / math.sqrt(2.0 * math.pi)  # of the standard normal, at the SLO
     gap = broken.mean - kept.mean
     apart = density * gap / latency.deviation
     leap = np.sqrt(np.maximum(share * (1.0 - share) - density**2, 0.0)) * np.abs(gap)

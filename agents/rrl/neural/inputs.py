@@ -18,6 +18,8 @@ __all__ = ["INPUTS", "NAMES", "Inputs", "inputs_of"]
 
 FLOOR = 1e-6
 """Least ratio of two times that counts, so that it has a logarithm."""
+SOFT = 0.05
+"""Added to a quantity that may be 0 before its logarithm is taken; the network was trained with it."""
 SPREAD = 2.5
 """Octaves of e above the least latency of a server beyond which the formulas' differences do not count."""
 
@@ -98,7 +100,7 @@ def _server(knowledge: ServerKnowledge, rate: float) -> np.ndarray:
     shape = np.log(knowledge.seconds / knowledge.seconds[0])
     return np.concatenate(
         [
-            [float(knowledge.gpu), np.log2(knowledge.cores) / 2.0, np.log(knowledge.burstiness + 0.05)],
+            [float(knowledge.gpu), np.log2(knowledge.cores) / 2.0, np.log(knowledge.burstiness + SOFT)],
             [np.log(rate * knowledge.seconds[0]), np.log(rate * knowledge.seconds[0] / knowledge.cores)],
             shape[1:] / np.log(SIZES[1:]),
             knowledge.doubt[[0, 3, 6]],
@@ -123,7 +125,7 @@ def _reference(knowledge: ServerKnowledge, watched: Settings | None, rate: float
     inside = np.array(
         [
             np.log(max(compute, FLOOR) / queue.execution[0]),
-            np.log((waited + 0.05 * unit) / unit),
+            np.log((waited + SOFT * unit) / unit),
             np.log(max(batch, 1.0) / queue.formed[0]),
         ]
     )

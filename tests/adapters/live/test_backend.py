@@ -11,7 +11,7 @@ import pytest
 from tuner.adapters.backend import Backend, Counters
 from tuner.adapters.connection.client import ControlClient
 from tuner.adapters.connection.target import LiveTarget, TargetForm, parse_live_target
-from tuner.adapters.live.backend import OUT_OF_SIGHT, Change, LiveBackend, Sight
+from tuner.adapters.live.backend import OUT_OF_SIGHT, Capabilities, Change, LiveBackend
 from tuner.adapters.live.knobs import BATCH_GRID, DELAY_GRID, KnobKind, batch_kind, delay_kind
 from tuner.errors import InvalidInput, ReadOnly, Refused
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
@@ -82,8 +82,8 @@ class ToyBackend(LiveBackend[LiveTarget, ToyClient]):
         chosen = {"size": BATCH_GRID, "wait": DELAY_GRID, **grids}
         return KnobSpace([KINDS[name].knob(name, grid) for name, grid in chosen.items()])
 
-    def _look(self, processes: tuple[int, ...]) -> Sight:
-        return Sight(
+    def _inspect(self, processes: tuple[int, ...]) -> Capabilities:
+        return Capabilities(
             server="toy", version="1", quantiles=False, read_only=self.server.read_only, notes=["a toy"]
         )
 

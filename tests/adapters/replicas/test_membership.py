@@ -74,7 +74,7 @@ def test_totals_of_many_that_came_and_went(group: ReplicaGroup, servers: dict[st
     assert (counters.requests, counters.failures) == (15, 3 + 5)
     np.testing.assert_array_equal(counters.batch_counts, [0, 2 + 5, 2 + 10, 15])
     assert restarts == sorted(set(restarts))
-    assert isinstance(group._members._gone, Counters)
+    assert isinstance(group._members._totals_of_gone, Counters)
 
 
 def test_one_that_is_down_at_first_is_opened_later(servers: dict[str, Server], now: list[float]) -> None:

@@ -21,7 +21,8 @@ from tuner.adapters.backend import Counters
 from tuner.agents.rrl import RRL
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
-from tuner.control.daemon.worker import Worker, WorkerReport
+from tuner.control.daemon.report import WorkerReport
+from tuner.control.daemon.worker import Worker
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput, Unreachable
@@ -392,8 +393,8 @@ def test_an_unexpected_error_is_survived(bed: Bed, monkeypatch: pytest.MonkeyPat
             raise RuntimeError("a bug")
         return original(self, *_)
 
-    original = worker_module.Worker._report
-    monkeypatch.setattr(worker_module.Worker, "_report", fail_once)
+    original = worker_module.Worker._report_turn
+    monkeypatch.setattr(worker_module.Worker, "_report_turn", fail_once)
     bed.run(windows=4)
 
     assert "a: RuntimeError: a bug; trying again until it works" in bed.said

@@ -119,7 +119,7 @@ def test_the_worker_says_it(bed: Bed) -> None:
         worker.advisor = SimpleNamespace(observe=observe)  # type: ignore[assignment]
         for number in range(1, 5):
             backend = SimpleNamespace(traffic=lambda number=number: window(number, 5.0, seconds=1.0))
-            worker._look(SimpleNamespace(backend=backend))  # type: ignore[arg-type]
+            worker._observe_traffic(SimpleNamespace(backend=backend))  # type: ignore[arg-type]
         events = [event.sentence for event in list_events(store)]
 
     assert said == ["take another pool", "there is no advice on the pool: budget: buys nothing"]

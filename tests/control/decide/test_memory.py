@@ -194,11 +194,11 @@ def test_two_configurations_differ_by_more_than_their_windows_do() -> None:
     memory = memory_with()
     memory.record(3, 1, 1.0, kept=1.0)
     memory.record(3, 2, 0.95, kept=1.0)
-    assert not memory.differ(3, 2, 1)
+    assert not memory.clearly_cheaper(3, 2, 1)
 
     for _ in range(20):
         memory.record(3, 1, 1.0, kept=1.0)
         memory.record(3, 2, 0.95, kept=1.0)
 
-    assert memory.differ(3, 2, 1)
-    assert not memory.differ(3, 1, 2)
+    assert memory.clearly_cheaper(3, 2, 1)
+    assert not memory.clearly_cheaper(3, 1, 2)

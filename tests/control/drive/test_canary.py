@@ -17,11 +17,11 @@ from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
 from tuner.control import Apply, ControlLoop, Driver, Hold, Oversight, RunState, Watched, WindowRecord
-from tuner.control.daemon.worker import Stopped
+from tuner.control.daemon.stoppable_clock import Stopped
 from tuner.control.decide.orders import Orders
 from tuner.control.drive.canary import objection
 from tuner.control.drive.journal import Journal
-from tuner.control.store.journal import StoreJournal, resolve
+from tuner.control.store.journal import StoreJournal, resolve_unfinished
 from tuner.control.store.store import Store
 from tuner.errors import AdapterError, Refused, StorageError, TimedOut, TunerError, Unreachable
 from tuner.knobs import Configuration
@@ -142,7 +142,7 @@ def test_what_repairs_goes_to_all_at_once(fleet: Fleet) -> None:
         server.applied.clear()
     begun = fleet.clock.now()
 
-    fleet.driver._change(Apply(configuration=OLD, reason="back", restores=True))
+    fleet.driver._apply(Apply(configuration=OLD, reason="back", restores=True))
 
     assert fleet.running == [OLD, OLD, OLD]
     assert fleet.clock.now() == begun
@@ -381,7 +381,7 @@ def test_a_stop_in_a_trial_is_the_end_of_the_change(fleet: Fleet, store: Store) 
     )
     assert fleet.running == [OLD, OLD, OLD]
     fleet.servers["b"].running = THEIRS
-    assert resolve(store, target, fleet.driver) is None
+    assert resolve_unfinished(store, target, fleet.driver) is None
     assert fleet.running == [OLD, THEIRS, OLD]
 
 
@@ -424,7 +424,7 @@ def test_killed_while_one_tries(
     for server, found in zip(fleet.servers.values(), running, strict=True):
         server.running = found
 
-    sentence = resolve(store, target, fleet.driver)
+    sentence = resolve_unfinished(store, target, fleet.driver)
 
     assert sentence is not None
     assert ("did not come about" in sentence) == (outcome == "interrupted")
@@ -437,7 +437,7 @@ def test_killed_while_one_tries_that_is_away_afterwards(fleet: Fleet, store: Sto
     """It gets what the others run when it is back."""
     target = killed_in_a_change(store)
     fleet.servers["a"].running, fleet.servers["a"].up = NEW, False
-    resolve(store, target, fleet.driver)
+    resolve_unfinished(store, target, fleet.driver)
     fleet.servers["a"].up = True
 
     fleet.driver.step()
@@ -454,7 +454,7 @@ def test_what_was_decided_before_the_last_decision_is_over(fleet: Fleet, store: 
     )
     fleet.servers["a"].running = NEW  # by somebody
 
-    assert resolve(store, target, fleet.driver) is None
+    assert resolve_unfinished(store, target, fleet.driver) is None
     assert fleet.running == [NEW, OLD, OLD]
     outcomes = [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
     assert outcomes == ["interrupted", "held"]
@@ -465,7 +465,7 @@ def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, st
     target = killed_in_a_change(store)
     fleet.servers["a"].running, fleet.servers["a"].refuses = NEW, True
 
-    resolve(store, target, fleet.driver)
+    resolve_unfinished(store, target, fleet.driver)
 
     assert store.unfinished(target) is None
     assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]

@@ -14,7 +14,7 @@ from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measu
 from tests.control.drive.driver_bed import P95, FakeClock, FakeServer, drive, unseen
 from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched, WindowRecord
-from tuner.control.store.journal import StoreJournal, last_change, replay, resolve
+from tuner.control.store.journal import StoreJournal, last_change, replay, resolve_unfinished
 from tuner.control.store.store import Store
 from tuner.errors import Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
@@ -41,7 +41,7 @@ def life(store: Store, server: FakeServer, *proposals: Configuration) -> tuple[D
     journal = StoreJournal(store, standing.id, OBJECTIVE)
     driver, _ = drive(server, *proposals, journal=journal, resume=standing.state)
     replay(store, standing.id, driver.loop, learned=0)
-    return driver, resolve(store, standing.id, driver)
+    return driver, resolve_unfinished(store, standing.id, driver)
 
 
 def test_a_change_that_was_not_judged_is_judged_by_the_next_life(store: Store) -> None:

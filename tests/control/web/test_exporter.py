@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders import configuration, measurement
 from tuner.control.daemon.config import TargetConfig
-from tuner.control.daemon.worker import WorkerReport
+from tuner.control.daemon.report import WorkerReport
 from tuner.control.decide.decision import Hold
 from tuner.control.drive.journal import WindowRecord
 from tuner.knobs import Configuration

@@ -24,19 +24,19 @@ LOOK = 10.0
 
 
 class Planner(Protocol):
-    """Who plans: it looks at an interval, and changes the simulation."""
+    """A planner: it looks at each interval, and changes its simulation."""
 
     def begin(self) -> None:
         """Make the first plan."""
 
     def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
-        """Look at an interval, plan again if it is time, and say what came of it."""
+        """Plan again if an interval calls for it; return a record of the interval."""
 
-    def next_change(self) -> float:
-        """Return when models will have been loaded, s; infinite if none are being loaded."""
+    def loaded_at(self) -> float:
+        """Return when the models that are being loaded will be there, s; infinite if there are none."""
 
-    def change(self) -> None:
-        """Use what has been loaded."""
+    def use_loaded(self) -> None:
+        """Go over to the plan whose models have been loaded."""
 
 
 def simulate_epochs(
@@ -82,7 +82,7 @@ def _advance(
     simulation: Simulation, planner: Planner, until: float, report: Callable[[float], object]
 ) -> None:
     while simulation.now < until:
-        for now in simulation.steps(min(until, planner.next_change())):
+        for now in simulation.steps(min(until, planner.loaded_at())):
             report(now)
-        if simulation.now >= planner.next_change():
-            planner.change()
+        if simulation.now >= planner.loaded_at():
+            planner.use_loaded()

@@ -34,10 +34,10 @@ RAREST = 0.1
 
 
 class NexusEpochs:
-    """The planner of one simulation, which it makes.
+    """Plans the epochs of one simulation, which it makes.
 
     Args:
-        scenario: Its sessions' rates are not read but at time 0, as a first guess.
+        scenario: The rates of its sessions are read at time 0 only, as a first guess.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -71,14 +71,14 @@ class NexusEpochs:
     def begin(self) -> None:
         """Plan for the rates that the scenario begins with; the models are loaded already."""
         self._make_plan()
-        self.change()
+        self.use_loaded()
 
-    def next_change(self) -> float:
+    def loaded_at(self) -> float:
         """Return when the models of the next plan are loaded, s; infinite if there is none."""
         return math.inf if self._pending is None else self._pending[0]
 
-    def change(self) -> None:
-        """Send requests by the next plan."""
+    def use_loaded(self) -> None:
+        """Send requests by the next plan, whose models have been loaded."""
         assert self._pending is not None, "there is no next plan"
         _, placement = self._pending
         self._pending = None
@@ -86,7 +86,7 @@ class NexusEpochs:
         self.simulation.change_policy(replan(self.simulation.policy, placement))
 
     def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
-        """Plan again if it is time."""
+        """Plan again at the end of an epoch, or before it if the rates have clearly changed."""
         used, loaded = max(self._used, 1), 0
         early = changed(seen, self._planned, self._cost).any()
         self._estimate.see(seen)
@@ -110,7 +110,7 @@ class NexusEpochs:
         return np.array(rates)
 
     def _make_plan(self) -> int:
-        """Plan for the rates that are known, begin to load, and return how many models that takes."""
+        """Plan for the known rates, and begin to load the plan's models; return how many are loaded."""
         self._planned = self._estimate.known
         wanted = np.maximum(self._planned.rate * self._scenario.margin, RAREST).tolist()
         if self._scenario.planner == "oblivious":

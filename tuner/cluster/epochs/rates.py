@@ -26,12 +26,12 @@ class KnownRates(NamedTuple):
 
 
 def changed(seen: Observed, known: KnownRates, cost: np.ndarray) -> np.ndarray:
-    """Return whose rate is clearly another than the known one; all, if the load of all together is.   # (M,).
+    """Return which sessions' rates have clearly changed; all of them, if the total load has.   # (M,) bool.
 
     Args:
-        seen: What came in an interval.
-        known: What was known before.
-        cost: What a request of each session costs of an accelerator, s.   # (M,)
+        seen: The requests that came in an interval.
+        known: The rates that were known before.
+        cost: The time of an accelerator that a request of each session takes, s.   # (M,)
     """
     expected = known.rate * seen.seconds
     variance = np.maximum(expected, 1.0) * (1 + seen.seconds / known.seconds)

@@ -93,7 +93,7 @@ class Observed:
 
 
 class Observer:
-    """Counts what happens in a simulation from one call to the next; counts all, whatever is measured."""
+    """Counts what happens from one look to the next, as far as the simulation counts it at all."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation

@@ -16,13 +16,16 @@ from tuner.scheduling.fleet import park, unpark
 
 __all__ = ["SymphonyEpochs"]
 
+UNLIMITED = 1 << 20
+"""Most accelerators that advice asks for where it is not followed."""
+
 
 class SymphonyEpochs:
-    """The planner of one simulation, which it makes.
+    """Scales the cluster of one simulation, which it makes.
 
     Args:
         scenario: Its accelerators are the most that can be in use.
-        fixed: Advice is given and not followed.
+        fixed: Whether advice is recorded and not followed; it may then ask for more than there are.
     """
 
     def __init__(self, scenario: Scenario, *, fixed: bool = False) -> None:
@@ -30,7 +33,7 @@ class SymphonyEpochs:
         self._count = len(scenario.cluster_spec().kinds)
         self._models = len(scenario.each_session)
         self._load = scenario.load_s * self._models
-        self._rule = ScalingRule(most=1 << 20 if fixed else self._count)
+        self._rule = ScalingRule(most=UNLIMITED if fixed else self._count)
         self._used = list(range(self._count))
         self._pending: tuple[float, list[int]] | None = None
         self._epoch: Observed | None = None
@@ -38,13 +41,13 @@ class SymphonyEpochs:
         self.simulation.measure(0.0, scenario.interval.end)
 
     def begin(self) -> None:
-        """All accelerators are in use."""
+        """Do nothing: all accelerators are in use, with their models loaded."""
 
-    def next_change(self) -> float:
+    def loaded_at(self) -> float:
         """Return when new accelerators have loaded their models, s; infinite if there are none."""
         return math.inf if self._pending is None else self._pending[0]
 
-    def change(self) -> None:
+    def use_loaded(self) -> None:
         """Use the accelerators that have loaded their models."""
         assert self._pending is not None, "nothing is being loaded"
         new, self._pending = self._pending[1], None
@@ -54,7 +57,7 @@ class SymphonyEpochs:
         self._used += new
 
     def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
-        """Follow the advice."""
+        """Follow the advice: at once to use more accelerators, at the end of an epoch to use fewer."""
         used = len(self._used)
         self._epoch = seen if self._epoch is None else self._epoch.plus(seen)
         short = self._desired(used, seen)

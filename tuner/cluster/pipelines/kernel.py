@@ -164,7 +164,7 @@ def note_commands(cluster: Cluster, execution: Execution, pipeline: Pipeline) ->
             pipeline.parts[slot, stage].outstanding -= 1
             close(pipeline, slot, now)
     if pipeline.board[0].proactive and cluster.board[0].commands:
-        aim(cluster, pipeline, now)
+        update_budgets(cluster, pipeline, now)
 
 
 @njit_flat
@@ -192,14 +192,20 @@ def note_batch(cluster: Cluster, execution: Execution, pipeline: Pipeline, comma
 
 
 @njit_flat
-def aim(cluster: Cluster, pipeline: Pipeline, now: float) -> None:
-    """Let every stage leave the time that those behind it need. Modifies ``cluster`` and ``pipeline``."""
+def update_budgets(cluster: Cluster, pipeline: Pipeline, now: float) -> None:
+    """Set each stage's budget so that the later stages have the time they need at present.
+
+    Args:
+        cluster: The budgets of its sessions, s, are modified in place.
+        pipeline: ``behind`` of each stage, s, is modified in place.
+        now: s.
+    """
     for stage in range(pipeline.stages.size - 1, -1, -1):
         behind, first = 0.0, pipeline.stages[stage].first
         for call in range(first, first + pipeline.stages[stage].calls):
             called = pipeline.calls[call].stage
             execution = pipeline.stages[called].execution
-            # What it waited beyond the mean of a batch that gathers; old news count less.
+            # The waiting beyond half an execution, which a gathering batch takes anyhow; old values fade.
             excess = max(pipeline.stages[called].wait - execution / 2, 0.0)
             excess *= math.exp((pipeline.stages[called].seen - now) / SECONDS)
             own = pipeline.board[0].hop + execution + excess + pipeline.stages[called].behind
@@ -226,7 +232,7 @@ def answer_batch(execution: Execution, pipeline: Pipeline, accelerator: int, now
 
 @njit_flat
 def launch(pipeline: Pipeline, slot: int, stage: int, mean: float, now: float) -> None:
-    """Send a query's requests to a stage, this many on average. ``pipeline`` is modified in place."""
+    """Send requests of a query to a stage, ``mean`` of them on average. ``pipeline`` is modified in place."""
     board = pipeline.board
     count = int(mean + pipeline.draws[board[0].drawn & (pipeline.draws.size - 1)])
     board[0].drawn += 1
@@ -241,7 +247,7 @@ def launch(pipeline: Pipeline, slot: int, stage: int, mean: float, now: float) -
 
 @njit_flat
 def close(pipeline: Pipeline, slot: int, now: float) -> None:
-    """Find out which stages of a query are over, and whether it is. ``pipeline`` is modified in place."""
+    """Close the stages of a query that are over, and the query with the last. ``pipeline`` is modified."""
     failed = pipeline.queries[slot].failed
     for stage in range(pipeline.stages.size):
         if pipeline.parts[slot, stage].callers != 0 or pipeline.parts[slot, stage].outstanding != 0:
@@ -266,7 +272,7 @@ def close(pipeline: Pipeline, slot: int, now: float) -> None:
 
 @njit_flat
 def count_query(pipeline: Pipeline, slot: int, now: float) -> None:
-    """Count a query that is over, and give its slot free. ``pipeline`` is modified in place."""
+    """Count a query that is over, and free its slot. ``pipeline`` is modified in place."""
     board, arrival = pipeline.board, pipeline.queries[slot].arrival
     if board[0].begin <= arrival < board[0].end:
         spent, latency = pipeline.queries[slot].spent, now - arrival

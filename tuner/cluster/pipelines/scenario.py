@@ -13,7 +13,7 @@ from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
 from tuner.cluster.scenario.options import make_options, option_names
 from tuner.cluster.scenario.session import Count, Rate, Session
 from tuner.cluster.simulation import Interval
-from tuner.cluster.workload import Workload
+from tuner.cluster.workload import CHUNK, Workload
 from tuner.files.schema import NotNegative, Positive, StrictPart
 from tuner.planning.queries import Query, QueryPlan, plan_query, plan_within
 from tuner.scheduling.batching.nexus_plan import make_placement
@@ -24,6 +24,9 @@ __all__ = ["Deadlines", "PipelineScenario"]
 
 Deadlines = Literal["split", "carried", "proactive"]
 SAMPLES = 10_000
+"""Random sums of waiting times from which their quantile is taken."""
+AMPLE = 1.1
+"""Factor on the requests expected in a run, so that one chunk mostly holds all of them."""
 
 
 class PipelineScenario(StrictPart):
@@ -113,8 +116,8 @@ class PipelineScenario(StrictPart):
         root = Session(
             name="query", alpha_ms=0.0, beta_ms=1.0, slo_ms=self.query.slo_ms, rate=rate, arrival=self.arrival
         )
-        expected = int(1.1 * root.mean_rate(self.interval.last) * self.interval.last) + 1
-        return Workload([root.process()], seed=self.seed, chunk=min(expected, 65_536))
+        expected = int(AMPLE * root.mean_rate(self.interval.last) * self.interval.last) + 1
+        return Workload([root.process()], seed=self.seed, chunk=min(expected, CHUNK))
 
     def draw_network(
         self, generator: np.random.Generator, count: int

@@ -93,13 +93,13 @@ class _PipelineSimulation(Simulation):
             self._policy, self._execution, self._chunk, self._totals, self.pipeline, until
         )
 
-    def _provide(self, status: int) -> None:
+    def _continue_after(self, status: int) -> None:
         if status == QUERIES:
             self.pipeline = with_queries(self.pipeline)
         elif status == FOLLOWERS:
             self.pipeline = with_followers(self.pipeline)
         else:
-            super()._provide(status)
+            super()._continue_after(status)
             if status == CROWDED:
                 self.pipeline = with_outstanding(self.pipeline)
 

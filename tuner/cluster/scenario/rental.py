@@ -59,8 +59,8 @@ class Rental:
         """Return the content of ``tuner simulate --json`` for rented instances.
 
         Args:
-            sessions: Those of the scenario, copies written out.
-            outcome: Of the simulation.
+            sessions: The sessions of the scenario, with copies written out.
+            outcome: The outcome of its simulation.
         """
         pairs = zip(sessions, outcome.sessions, strict=True)
         return {

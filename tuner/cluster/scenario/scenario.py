@@ -34,10 +34,12 @@ from tuner.workload.sizes import SizeDistribution
 __all__ = ["Scenario"]
 
 MOST_REQUESTS = 1e12
-"""More than a processor simulates in a day."""
+"""Most requests of one simulation: more than a processor simulates in a day."""
 MOST_AT_ONCE = 10_000_000
-"""Requests of the oracle, which needs all of them in memory; each takes 24 bytes."""
+"""Most requests of the oracle, which needs all of them in memory; each takes 24 bytes."""
 ORACLE = "oracle"
+AMPLE = 1.05
+"""Factor on the requests expected in a run, so that one chunk mostly holds all of them."""
 INSTANT = 1e-12
 """s; the oracle's requests all arrive before then."""
 NO_ACCELERATORS = (
@@ -324,7 +326,7 @@ class Scenario(Form):
 
     def _make_stream(self) -> Workload:
         if self.requests is None:
-            expected = int(min(1.05 * self.total_rate * self.duration, CHUNK))
+            expected = int(min(AMPLE * self.total_rate * self.duration, CHUNK))
         else:
             expected = min(self.requests + 1, CHUNK)
         return Workload(

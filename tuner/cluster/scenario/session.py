@@ -173,7 +173,7 @@ class Session(Profile):
     """Items of a request: ``paper``, ``lognormal:MU,SIGMA``, ``gaussian:MU,SIGMA``, ``trace:FILE``; or 1."""
     max_batch: Count | None = None
     memory_mib: NotNegative = 0.0
-    """Of its model on an accelerator, for a planner."""
+    """Memory that its model takes on an accelerator, MiB; only planners read it."""
     copies: Count = 1
     """Number of equal sessions, called NAME-0, NAME-1, and so on."""
 

@@ -25,6 +25,7 @@ from tuner.adapters.place import Place, places_of
 from tuner.control.decide.limits import GuardLimits
 from tuner.duration import parse_duration
 from tuner.errors import InvalidInput, TunerError
+from tuner.files.schema import address_like
 from tuner.files.stored import Part, with_fields
 from tuner.files.yaml_file import shown
 from tuner.knobs import Grids, KnobSpace, parse_value
@@ -336,18 +337,10 @@ class TargetConfig(Section):
         return found
 
 
-def _address(value: Any) -> tuple[str, int]:
-    """Read ``HOST:PORT``; an IPv6 address stands in brackets."""
-    host, colon, port = str(value).rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or not int(port) <= 65535:
-        raise ValueError(f"must be such as 127.0.0.1:7411 or [::1]:7411, but got {value!r}")
-    return host.strip("[]"), int(port)
-
-
 class HttpSection(Section):
     """Where the daemon's web server listens, and who may give orders through it."""
 
-    listen: Annotated[tuple[str, int], PlainValidator(_address)] = ("127.0.0.1", 7411)
+    listen: Annotated[tuple[str, int], PlainValidator(address_like(7411))] = ("127.0.0.1", 7411)
     """Host and port; port 0 takes any free one."""
     token_file: Path | None = None
     """File of the token that orders need, relative to the daemon's file; else SERVETUNE_TOKEN holds it."""

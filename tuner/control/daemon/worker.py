@@ -12,28 +12,37 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tuner.adapters import connect
 from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
+from tuner.control.daemon.measurer import ReportingMeasurer
+from tuner.control.daemon.report import Say, WorkerReport, log_sentence
+from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
 from tuner.control.daemon.target import attached
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
-from tuner.control.drive.driver import OVERDUE, Driver, Measurer, Oversight, Watched
+from tuner.control.drive.driver import OVERDUE, Driver, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.scaling import TargetScaling
-from tuner.control.store.journal import StoreJournal, last_change, recount, replay, resolve, save_policy
+from tuner.control.store.journal import (
+    StoreJournal,
+    last_change,
+    recount,
+    replay,
+    resolve_unfinished,
+    save_policy,
+)
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
-from tuner.objective import Objective, Slo
+from tuner.objective import Objective
 from tuner.printable import one_line
 from tuner.profiler.attachment import Attachment, Simulated
 
@@ -41,114 +50,18 @@ if TYPE_CHECKING:
     from tuner.agents.agent import Agent
     from tuner.control.daemon.pool_advice import PoolAdvisor
     from tuner.knobs import Configuration
-    from tuner.measurement import Measurement
-    from tuner.planning.autoscale import ScalingAdvice
 
-__all__ = ["Say", "StoppableClock", "Stopped", "Worker", "WorkerReport"]
+__all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
 
 SAVE_EVERY = 50
-"""Windows after which the agent is saved. The windows themselves are stored at once."""
+"""The agent is saved after every so many windows. The windows themselves are stored at once."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Pause before a target that failed is tried again, s; doubled each time, up to the length of a window."""
 OVERDUE_WINDOW = "waiting: the server answers so slowly that its window is overdue"
-MANY_UNUSED = 5
+MANY_DISTURBED = 5
 """Disturbed windows in a row after which the log says so."""
-
-
-class Stopped(Exception):
-    """The worker is being stopped."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerReport:
-    """One turn of a worker, for the daemon's frontend."""
-
-    record: WindowRecord
-    kept: bool
-    """Whether the window kept the SLO."""
-    slo: Slo
-    """The SLO that it was judged by."""
-    unused: str
-    """Why nothing is learned from the window; empty if something is, or if there is none."""
-    first_after_change: bool
-    """Whether the window is the first usable one after a change."""
-    running: Configuration
-    """What the server runs after the turn."""
-    scaling: Mapping[str, ScalingAdvice] = field(default_factory=dict)
-    """How many servers the target should have, by pool; empty where nobody can say."""
-
-
-class Say(Protocol):
-    """Receives the name of a target (empty for the daemon itself) and a sentence for the log."""
-
-    def __call__(self, name: str, sentence: str, level: int = logging.INFO, /) -> None:
-        """Log the sentence."""
-
-
-def log_sentence(name: str, sentence: str, level: int = logging.INFO) -> None:
-    """Log a sentence where nobody else wants to have it."""
-    log.log(level, "%s: %s", name, sentence)
-
-
-class StoppableClock:
-    """Real time; sleeping ends at once when the worker is stopped.
-
-    Args:
-        stop: Is set to stop the worker.
-    """
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-
-    def now(self) -> float:
-        """Return seconds on a clock that never goes back."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass.
-
-        Raises:
-            Stopped: The event was set.
-        """
-        if self._stop.wait(max(seconds, 0.0)):
-            raise Stopped("stopped")
-
-
-class Followed:
-    """A profiler that reports when a window begins, and after it whether it could be measured.
-
-    Args:
-        profiler: Measures the windows.
-        begin: Receives how long a window takes, s.
-        report: Receives None, or why a window could not be measured.
-    """
-
-    def __init__(
-        self,
-        profiler: Measurer,
-        begin: Callable[[float], None],
-        report: Callable[[AdapterError | None], None],
-    ) -> None:
-        self._profiler = profiler
-        self._begin = begin
-        self._report = report
-
-    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
-        """Measure a window.
-
-        Raises:
-            AdapterError: The server, or the source of its metrics, did not answer.
-        """
-        self._begin(settle + (2 * seconds if settle > 0 else seconds))  # after a change a backlog comes first
-        try:
-            measurement = self._profiler.measure(seconds, settle=settle, enough=enough)
-        except AdapterError as error:
-            self._report(error)
-            raise
-        self._report(None)
-        return measurement
 
 
 class Worker:
@@ -162,7 +75,7 @@ class Worker:
         store: Where windows, decisions and the agent are kept.
         now: Seconds since 1970.
         fast: Let a simulated target run as fast as it can, and learn reproducibly.
-        windows: Number of windows after which it ends, or at a mistake in what it is to do; 0 goes on.
+        windows: Number of windows after which it ends, or at the first mistake in its settings; 0 goes on.
         say: Receives what is to be logged.
         watch: Receives the name of the target and a report of each turn.
         delay: Pause before the start, s, so that the windows of many targets do not end at the same moment.
@@ -186,13 +99,13 @@ class Worker:
         self.record: WindowRecord | None = None
         self.turns = 0
         self.mistake: InvalidInput | None = None
-        """What the target is asked for that cannot be; None if it is not known to be a mistake."""
+        """The mistake in what the file asks of the target; None if there is none, or none is known."""
         self.learned: CostMap | None = None
-        """What is learned of the present load; None unless somebody watches."""
+        """The costs learned under the present load; None unless there is a ``watch``."""
         self.traffic: Traffic | None = None
-        """What happened in the last window in each session of a server that says so."""
+        """What a dispatcher did in the last window, by session; None for any other server."""
         self.advisor: PoolAdvisor | None = None
-        """Advises on the pool behind such a server; None unless the file has a plan for it."""
+        """Advises on the pool behind a dispatcher; None unless the file has a plan for it."""
         self._shown = ShownLevel()
         self._scaling: TargetScaling | None = None
         self._store = store
@@ -204,16 +117,16 @@ class Worker:
         self._delay = delay
         self._stop = threading.Event()
         self._clock = StoppableClock(self._stop)
-        self._traced: set[tuple[str, str, int | None]] = set()  # places of unexpected errors that were logged
+        self._tracebacks: set[tuple[str, str, int | None]] = set()  # of errors logged before
         self._id: int | None = None
-        self._unplannable = ""  # why there is no advice
-        self._unused = 0  # disturbed windows in a row
-        self._advised = ""  # what the log said last of a change that was not made
-        self._unseen: Configuration | None = None  # what a change led to that no usable window has shown yet
+        self._plan_problem = ""  # why there is no advice on the pool
+        self._disturbed_windows = 0  # disturbed windows in a row
+        self._logged_advice = ""  # the last line about a change that was only advised
+        self._unshown: Configuration | None = None  # what the last change led to, until a window shows it
 
     @property
     def phase(self) -> str:
-        """What it is doing: starting, running, stopped, or waiting and for what."""
+        """What the worker is doing: starting, running, stopped, or waiting, and for what."""
         return OVERDUE_WINDOW if self._phase == "running" and self._clock.now() > self._due else self._phase
 
     def stop(self) -> None:
@@ -235,29 +148,29 @@ class Worker:
                 self._phase = f"waiting: {error}"
                 self.mistake = error if isinstance(error, InvalidInput) else None
             except Exception as error:
-                self._trace(error)
+                self._log_traceback(error)
                 self._phase = f"waiting: {type(error).__name__}: {one_line(str(error))}"
             if self._done:
                 break
             pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, longest)
             problem = self._phase.removeprefix("waiting: ")
             level = logging.INFO if self.mistake is None else logging.ERROR
-            if self.mistake is not None and self._windows:  # so many windows may never come
+            if self.mistake is not None and self._windows:  # its windows may never come
                 self._say(problem, level=level)
                 break
-            if problem != logged or self.turns > turns:  # once is enough, however long it lasts
+            if problem != logged or self.turns > turns:  # a problem that lasts is logged once
                 self._say(f"{problem}; trying again until it works", level=level)
             logged = problem
             if self._stop.wait(pause):
                 break
         self._phase = "stopped"
 
-    def _trace(self, error: Exception) -> None:
+    def _log_traceback(self, error: Exception) -> None:
         """Log the traceback of an unexpected error, once for each place in the code."""
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = (type(error).__name__, last.filename, last.lineno)
-        if place not in self._traced:
-            self._traced.add(place)
+        if place not in self._tracebacks:
+            self._tracebacks.add(place)
             log.exception("%s: unexpected", self.config.name)
 
     @property
@@ -281,10 +194,10 @@ class Worker:
             agent, learned = self._agent(attachment, objective, standing.id)
             with closing(agent):
                 driver = self._driver(attachment, agent, standing, objective)
-                self._take_up(driver, standing.id, learned)
+                self._resume(driver, standing.id, learned)
                 if not isinstance(attachment.clock, Simulated):  # virtual hours are not those of the store
-                    self._take_up_changes(driver, attachment, standing)
-                self._keep(driver, attachment, standing.id)
+                    self._resume_changes(driver, attachment, standing)
+                self._run_turns(driver, attachment, standing.id)
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
         c = self.config
@@ -303,7 +216,7 @@ class Worker:
         return Driver(
             Watched(
                 attachment.backend,
-                Followed(attachment.profiler, self._measuring, self._measured),
+                ReportingMeasurer(attachment.profiler, self._window_begun, self._window_ended),
                 attachment.clock,
             ),
             loop,
@@ -341,16 +254,16 @@ class Worker:
             return RRL.load(policy, space, objective=objective, seed=seed, synchronous=synchronous), 0
         return RRL(space, objective=objective, seed=seed, synchronous=synchronous), 0
 
-    def _take_up(self, driver: Driver, target: int, learned: int) -> None:
+    def _resume(self, driver: Driver, target: int, learned: int) -> None:
         """Resume from what an earlier process left in the store."""
         seen = replay(self._store, target, driver.loop, learned=learned)
-        if sentence := resolve(self._store, target, driver):
+        if sentence := resolve_unfinished(self._store, target, driver):
             self._say(sentence, note=False)
         space = driver.loop.space
         going_on = f", going on after {seen} windows" if seen else ""
         self._say(f"{self.config.mode}, it runs {space.format(driver.backend.current())}{going_on}")
 
-    def _take_up_changes(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
+    def _resume_changes(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
         """Count the changes of the last hour, and tell the profiler, which is new, when the last one was."""
         today = self._now()
         recount(self._store, standing.id, driver.loop, attachment.clock.now(), today)
@@ -358,8 +271,8 @@ class Worker:
         if not attachment.space.same(standing.state.current, attachment.original):
             attachment.profiler.changed()  # by somebody else or by a restart, nobody knows when
 
-    def _keep(self, driver: Driver, attachment: Attachment, target: int) -> None:
-        """Measure and decide until stopped; then do not leave a change on probation behind."""
+    def _run_turns(self, driver: Driver, attachment: Attachment, target: int) -> None:
+        """Take one turn after the other until stopped; then end as :meth:`_end` says."""
         turn = driver.observe if self.config.mode == "observe" else driver.step
         self._phase = "running"
         try:
@@ -367,24 +280,24 @@ class Worker:
                 begun = attachment.clock.now()
                 try:
                     record = turn()
-                except StorageError as error:  # what could not be written down was not done either
+                except StorageError as error:  # the driver does nothing that it could not write down
                     self._say(f"this window is lost: {error}", note=False)
                     self._clock.sleep(FIRST_PAUSE)
                     continue
                 self.record = record
                 self.turns += 1
-                self._report(record, driver)
-                self._let_watch(record, driver)
-                self._look(attachment)
+                self._log_turn(record, driver)
+                self._report_turn(record, driver)
+                self._observe_traffic(attachment)
                 if self.turns % SAVE_EVERY == 0:
                     self._save(driver, target, record.number)
                 if isinstance(attachment.clock, Simulated) and not self._fast:
                     self._clock.sleep(attachment.clock.now() - begun)
         finally:
-            self._leave(driver, target)
+            self._end(driver, target)
 
-    def _look(self, attachment: Attachment) -> None:
-        """See what came of the requests of each session, where the server says so, and advise on its pool."""
+    def _observe_traffic(self, attachment: Attachment) -> None:
+        """Read what a dispatcher did with the requests of each session, and advise on its pool."""
         if not isinstance(attachment.backend, TrafficSource):
             return
         try:
@@ -395,22 +308,23 @@ class Worker:
             return
         try:
             advice = self.advisor.observe(self.traffic)
-        except InvalidInput as error:  # the sizes that come fit no pool
-            if str(error) != self._unplannable:
+        except InvalidInput as error:  # no pool can serve the sizes that come
+            if str(error) != self._plan_problem:
                 self._say(f"there is no advice on the pool: {error}")
-            self._unplannable = str(error)
+            self._plan_problem = str(error)
             return
         if advice:
             self._say(advice)
 
-    def _measuring(self, seconds: float) -> None:
+    def _window_begun(self, seconds: float) -> None:
+        """Note when the window that begins now is overdue."""
         self._due = self._clock.now() + seconds + OVERDUE
 
-    def _measured(self, problem: AdapterError | None) -> None:
-        """Set the phase at once when a server or its metrics are away: the driver may wait for minutes."""
+    def _window_ended(self, problem: AdapterError | None) -> None:
+        """Set the phase; at once, because the driver may wait for minutes for a server that is away."""
         self._phase, self._due = "running" if problem is None else f"waiting: {problem}", math.inf
 
-    def _leave(self, driver: Driver, target: int) -> None:
+    def _end(self, driver: Driver, target: int) -> None:
         """Undo a change on probation, which nobody would judge any more; save the agent."""
         try:
             unjudged = driver.loop.memory.probation is not None
@@ -434,11 +348,12 @@ class Worker:
         repairs = isinstance(decision, Rollback) or decision.restores
         return repairs or self.config.may_change(self._now())
 
-    def _let_watch(self, record: WindowRecord, driver: Driver) -> None:
+    def _report_turn(self, record: WindowRecord, driver: Driver) -> None:
+        """Give ``watch`` the report of a turn; keep count of what the windows have shown."""
         m, objective = record.measurement, driver.loop.objective
         unused = "" if m is None else unusable(m, objective)
         usable = m is not None and not unused
-        unseen, same = self._unseen, driver.loop.space.same
+        unseen, same = self._unshown, driver.loop.space.same
         shown = m is not None and usable and unseen is not None and same(m.configuration, unseen)
         report = WorkerReport(
             record=record,
@@ -450,35 +365,38 @@ class Worker:
             scaling={} if self._scaling is None else self._scaling.advise(driver.backend, m),
         )
         if record.outcome == "applied":
-            self._unseen = record.wanted
-        elif usable:  # shown now, or somebody else changed it
-            self._unseen = None
+            self._unshown = record.wanted
+        elif usable:  # this window showed it, or somebody else has changed the server
+            self._unshown = None
         if self._watch is not None:
             level = self._shown.follow(driver.loop.level)
             self.learned = cost_map(driver.loop, level) if self.config.mode != "observe" else None
             self._watch(self.config.name, report)
 
-    def _report(self, record: WindowRecord, driver: Driver) -> None:
+    def _log_turn(self, record: WindowRecord, driver: Driver) -> None:
+        """Log what was decided and what came of it, and many disturbed windows in a row."""
         decision, m = record.decision, record.measurement
-        self._unused = self._unused + 1 if m is not None and m.disturbed else 0
-        if m is not None and self._unused == MANY_UNUSED:
-            self._say(f"{MANY_UNUSED} windows in a row were disturbed, the last by: {'; '.join(m.disturbed)}")
+        self._disturbed_windows = self._disturbed_windows + 1 if m is not None and m.disturbed else 0
+        if m is not None and self._disturbed_windows == MANY_DISTURBED:
+            self._say(
+                f"{MANY_DISTURBED} windows in a row were disturbed, the last by: {'; '.join(m.disturbed)}"
+            )
         if isinstance(decision, Hold):
-            self._advised = ""
+            self._logged_advice = ""
             log.debug("%s: hold, %s", self.config.name, decision.reason)
             return
         verb = "roll back" if isinstance(decision, Rollback) else "apply"
         text = driver.loop.space.format(decision.configuration)
         problem = f" ({record.error})" if record.error else ""
         came_of_it = f"{verb} {text}: {record.outcome}{problem}"
-        if came_of_it == self._advised:  # nobody has followed the advice yet; once is enough
+        if came_of_it == self._logged_advice:  # the same advice as before is logged once
             log.debug("%s: %s; %s", self.config.name, came_of_it, decision.reason)
             return
-        self._advised = came_of_it if record.outcome in {"recommended", "postponed"} else ""
+        self._logged_advice = came_of_it if record.outcome in {"recommended", "postponed"} else ""
         self._say(f"{came_of_it}; {decision.reason}", note=False)
 
     def _say(self, sentence: str, *, note: bool = True, level: int = logging.INFO) -> None:
-        """Log a sentence; ``note`` also stores it as an event, which decisions are without."""
+        """Log a sentence; ``note`` also stores it as an event. Decisions are no events: they have a table."""
         self._log(self.config.name, sentence, level)
         if note:
             try:

@@ -101,13 +101,13 @@ class ConfigurationRecord:
 
     windows: int = 0
     weight: float = 0.0
-    """Windows, of which old ones count less."""
+    """Number of windows, in which old ones count less."""
     cost: float = 0.0
     """Mean cost, with the same weights."""
     sure: float = 0.0
-    """Windows, each of which counts as much as its verdict on the SLO is sure; old ones count less."""
+    """Number of windows, in which each counts by how sure its verdict on the SLO is, and old ones less."""
     kept: float = 0.0
-    """Those of them that kept the SLO."""
+    """The part of ``sure`` that kept the SLO."""
 
     @property
     def share(self) -> tuple[float, float]:

@@ -29,9 +29,9 @@ class Proposal:
     """Its learned cost; NaN if nothing is known of it."""
     known: bool
     """Whether it was tried under this load."""
-    differs: bool
+    clearly_better: bool
     """Whether, if it was tried, it costs less than the one in force by more than chance explains."""
-    at_once: bool
+    urgent: bool
     """Whether the configuration in force mostly breaks the SLO, and the search for another is still on."""
     basis: str
     """What the learned cost rests on, in words; empty if the agent cannot say."""
@@ -66,7 +66,7 @@ class Facts:
     standing: str = ""
     """The window's latency beside the SLO, in words."""
     ask: Callable[[], Proposal] | None = None
-    """Asks the agent, which may draw random numbers; only asked if no rule before needs no proposal."""
+    """Asks the agent, which may draw random numbers: only called when a rule needs the proposal."""
 
     @cached_property
     def proposal(self) -> Proposal:
@@ -81,7 +81,7 @@ def propose(
     """Ask the agent where to go, within what is allowed.
 
     Args:
-        agent: Is asked, and not informed of anything.
+        agent: Chooses; it learns nothing from being asked.
         space: The knobs.
         memory: What is known.
         state: The load level, and the configuration in force.
@@ -91,26 +91,25 @@ def propose(
     """
     record = memory.at(state.level)
     present = record.configurations[state.configuration]
-    # What breaks the SLO time and again spends the budget by itself: standing still would not protect it.
+    # A configuration that breaks the SLO again and again spends the budget itself: to stay saves nothing.
     spent = kept and memory.budget_spent and present.good
     good = record.good
     over = memory.search_over(state.level) and (kept or not good)
-    # When a search is over without success, a change to anything but the best that was tried would only add
-    # to what is lost.
+    # If a search has found nothing that keeps the SLO, only the best of those tried is worth a change.
     reachable = good or ([state.configuration] if kept else record.tried if over else [])
     # A broken SLO is repaired with what is known before anything new is tried.
     repair = not kept and bool(reachable)
-    # While the load moves it may go on doing so, and nothing is known of where it will end.
-    first = kept and memory.begins(state.level)
+    # The load has just moved and may go on moving: no search begins before it rests.
+    first = kept and memory.first_window_of_load(state.level)
     search = not (spent or repair or over or first)
-    # To go back to what is known to keep the SLO never waits.
+    # A return to a configuration that keeps the SLO never waits for the limits per hour.
     used_up = {} if good and not kept else memory.used_up(now, kept=kept)
     allowed = _allowed(space, memory, state, reachable, search=search, used_up=set(used_up))
     best = agent.best(state, allowed)
     choice = agent.select(state, allowed) if search and explore else best
     known, moves = choice in record.configurations, choice != state.configuration
     expected = float(agent.costs(state.level)[choice]) if moves else present.cost
-    urgent = not kept and present.failing
+    failing = not kept and present.failing
     basis = agent.basis(state, choice) if isinstance(agent, Explains) else ""
     if spent:
         why = f"{memory.budget_text()}, not exploring"
@@ -126,8 +125,8 @@ def propose(
         exploring=choice != best,
         expected=expected,
         known=known,
-        differs=known and memory.differ(state.level, choice, state.configuration),
-        at_once=urgent and not memory.search_over(state.level),
+        clearly_better=known and memory.clearly_cheaper(state.level, choice, state.configuration),
+        urgent=failing and not memory.search_over(state.level),
         basis=basis,
         stay="; ".join([*used_up.values(), why]),
     )

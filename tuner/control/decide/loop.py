@@ -43,7 +43,7 @@ ALARMS = ((12, 10.0), (3, 10.0))
 
 
 class ControlLoop:
-    """Knows one server, and what may be decided about it.
+    """Decides what one server is to run.
 
     Life: `observe` every event in its order. After a window, or where there should have been one, `decide`
     what is to be done. What comes of a decision is observed again.
@@ -91,7 +91,7 @@ class ControlLoop:
         return self._rules(self._facts)
 
     def restoration(self, current: Configuration) -> Apply | None:
-        """Return what to restore on a server that was away and runs ``current``, if anything."""
+        """Return what to restore on a server that was away and now runs ``current``; None if nothing."""
         wanted, word = self.last_good, "last good"
         if self.orders.pinned is not None:
             wanted, word = self.orders.pinned, "pinned"
@@ -134,13 +134,13 @@ class ControlLoop:
         memory = self.memory
         match event:
             case on.WindowEnded(now, m):
-                self._obey(m.configuration)
+                self._end_ordered_probation(m.configuration)
                 memory.window_passed(m.delayed(self.objective.slo.latency) / m.asked if m.asked else 0.0)
-                self._window(now, m)
+                self._take_window(now, m)
                 memory.turn_passed()
             case on.Unseen(running, reason, overdue):
-                self._obey(running)
-                self._know(running, unused=reason, overdue=overdue)
+                self._end_ordered_probation(running)
+                self._gather_facts(running, unused=reason, overdue=overdue)
                 memory.turn_passed()
             case on.Ordered(orders):
                 self.orders = orders
@@ -161,7 +161,7 @@ class ControlLoop:
                     self.agent.update(state, index, cost, state)
 
     def _in_force(self, change: on.InForce) -> None:
-        """A change came about; if it brought what did not run before, it is on probation."""
+        """A change is in force; it is on probation unless it only restored what ran before."""
         memory = self.memory
         if change.cost is not None:
             memory.changed(change.now, change.cost)
@@ -171,18 +171,23 @@ class ControlLoop:
         if change.back:
             memory.ban(self.level, self._index(change.previous))
 
-    def _window(self, now: float, m: Measurement) -> None:
-        """A window has ended."""
+    def _take_window(self, now: float, m: Measurement) -> None:
+        """Gather the facts of a window, by what it shows of its configuration."""
         reason = unusable(m, self.objective)
         if reason == LOOKS_BACK:
-            self._mixed(m)
+            self._take_mixed_window(m)
         elif reason:
-            self._know(m.configuration, unused=reason)
+            self._gather_facts(m.configuration, unused=reason)
         else:
-            self._usable(now, m)
+            self._take_usable_window(now, m)
 
-    def _know(self, running: Configuration, **seen: Any) -> None:
-        """Gather the facts: what is known in every case, and what was seen in this one."""
+    def _gather_facts(self, running: Configuration, **seen: Any) -> None:
+        """Gather the facts for the rules.
+
+        Args:
+            running: What the server runs.
+            **seen: The further fields of :class:`Facts`, as far as the window showed them.
+        """
         memory = self.memory
         tries = f"the next try is {memory.pause} windows away"
         self._facts = Facts(
@@ -194,18 +199,20 @@ class ControlLoop:
             **seen,
         )
 
-    def _mixed(self, m: Measurement) -> None:
-        """The quantiles look back to another configuration and teach nothing; the mean does not."""
+    def _take_mixed_window(self, m: Measurement) -> None:
+        """Take in a window whose quantiles look back to another configuration: only its mean counts."""
         level, slo = self.loads.after(m, self.level).level, self.objective.slo
-        good = self._better(level, self._index(m.configuration))
+        good = self._best_other(level, self._index(m.configuration))
         broken = m.latency_mean > slo.latency and self.memory.probation is not None and good is not None
-        if broken and not self._ordered(m.configuration):
-            self.level = level  # where what is rolled back will be banned
+        if broken and not self._has_order(m.configuration):
+            self.level = level  # under this load the configuration will be banned
         mean = f"even the mean, {format_duration(m.latency_mean)}, breaks the SLO"
-        self._know(m.configuration, unused=LOOKS_BACK, mean_breaks=mean if broken else "", best_good=good)
+        self._gather_facts(
+            m.configuration, unused=LOOKS_BACK, mean_breaks=mean if broken else "", best_good=good
+        )
 
-    def _usable(self, now: float, m: Measurement) -> None:
-        """The window shows what the configuration does under this load."""
+    def _take_usable_window(self, now: float, m: Measurement) -> None:
+        """Take in a window that shows what its configuration does under this load."""
         memory, slo = self.memory, self.objective.slo
         self.loads.observe(m, self.level)
         level = self.level = self.load.level
@@ -216,12 +223,12 @@ class ControlLoop:
         self.agent.update(state, index, cost, state)
         if kept:
             self.last_good = self.incumbent()
-        good = self._better(level, index)
-        change = None if self._ordered(m.configuration) else memory.probation
+        good = self._best_other(level, index)
+        change = None if self._has_order(m.configuration) else memory.probation
         failing = change is not None and m.failure_share > change.failure_share
         broken = change is not None and good is not None and shown.kept < UNLIKELY
         sign = "within" if kept else "breaks"
-        self._know(
+        self._gather_facts(
             m.configuration,
             failing=m.failures if failing else 0,
             broken=broken,
@@ -235,18 +242,18 @@ class ControlLoop:
             memory.failure_share = m.failure_share
             memory.probation = None if change is not None else memory.probation
 
-    def _better(self, level: int, index: int) -> Configuration | None:
+    def _best_other(self, level: int, index: int) -> Configuration | None:
         """Return what to go back to: the best that keeps the SLO, if that is not what runs."""
         memory = self.memory
         return self._decoded(memory.best_of(level, [c for c in memory.at(level).good if c != index]))
 
-    def _ordered(self, running: Configuration) -> bool:
-        """Whether an order decides what happens to a server that runs a configuration."""
+    def _has_order(self, running: Configuration) -> bool:
+        """Whether an order of the operator decides what happens to a server that runs a configuration."""
         back = self.orders.rollback
         return self.orders.standing or (back is not None and not self.space.same(back, running))
 
-    def _obey(self, running: Configuration) -> None:
-        """If the operator wants just what runs, it is not ours to judge: nothing is on probation."""
+    def _end_ordered_probation(self, running: Configuration) -> None:
+        """End the probation of a configuration that the operator has pinned: it is not ours to judge."""
         pinned, back = self.orders.pinned, self.orders.rollback
         wanted = [one for one in (pinned, back) if one is not None]
         if pinned and not self.orders.paused and all(self.space.same(one, running) for one in wanted):

@@ -36,7 +36,7 @@ class Search:
     best: float = math.nan
     """Least cost of a tried configuration when it last improved; NaN before the first."""
     tries: int = 0
-    """Windows since then in which something little known ran."""
+    """Windows since then whose configuration was little known."""
 
     def add(self, best: float, spread: float, *, tried: bool, lost: bool) -> None:
         """Add a window.
@@ -44,8 +44,8 @@ class Search:
         Args:
             best: Least cost of a tried configuration.
             spread: Relative deviation of single windows: a smaller gain is none.
-            tried: Whether little was known of what ran.
-            lost: Whether what ran kept the SLO so far and does not any more: the search begins again.
+            tried: Whether little was known of the configuration of the window.
+            lost: Whether that configuration kept the SLO before and no longer does: the search begins again.
         """
         if lost or not best >= self.best * (1 - spread):
             self.best, self.tries = best, 0
@@ -98,7 +98,7 @@ class Memory:
         self.spread = Spread()
         self.probation: Probation | None = None
         self.failure_share = 0.0
-        """Of the last window that left the server as it was, or of one before a change of an earlier life."""
+        """Share of failed requests in the last window that was not rolled back; changes are judged by it."""
         self.windows = 0
         self.failures = 0
         """Changes in a row that failed."""
@@ -130,18 +130,18 @@ class Memory:
         return self.best_of(level, record.good or record.tried)
 
     def best_of(self, level: int | None, choices: list[int]) -> int | None:
-        """Return what costs least at worst under a load level, of some that were tried there."""
+        """Return the choice whose worst cost under a load level is least; None without choices."""
         known, spread = self.at(level).configurations, self.spread.deviation
         return min(choices, key=lambda c: (known[c].worst(spread, self.broken), c), default=None)
 
-    def differ(self, level: int, better: int, worse: int) -> bool:
+    def clearly_cheaper(self, level: int, better: int, worse: int) -> bool:
         """Whether one configuration costs less than another by more than chance explains."""
         known, spread = self.at(level).configurations, self.spread.deviation
         gain = known[worse].cost - known[better].cost
         return gain > math.hypot(known[worse].error(spread), known[better].error(spread))
 
-    def begins(self, level: int) -> bool:
-        """Whether the last window was the first under its load level, and not the first of all."""
+    def first_window_of_load(self, level: int) -> bool:
+        """Whether the last window was the first under this load level, after windows under others."""
         windows = sum(one.windows for one in self.at(level).configurations.values())
         return windows == 1 and sum(bool(record.configurations) for record in self.levels.values()) > 1
 
@@ -150,7 +150,7 @@ class Memory:
         return [c for c, until in self.at(level).bans.items() if until > self.windows]
 
     def search_over(self, level: int) -> bool:
-        """Whether to explore is not worth disturbing the server: nothing better was found for a while."""
+        """Whether exploration has ended: in ``patience`` windows nothing better was found."""
         return self.at(level).search.tries > self.limits.patience
 
     @property
@@ -168,11 +168,11 @@ class Memory:
         return f"{sum(self._charged):.3g} of {self._allowed:g} windows of the SLO error budget used"
 
     def used_up(self, now: float, *, kept: bool) -> dict[ApplyCost, str]:
-        """Return the kinds of change that this hour has no more of, each with a sentence.
+        """Return the kinds of change whose limit for this hour is used up, each with a sentence.
 
         Args:
             now: s.
-            kept: Whether the SLO is kept: then some of them are left for when it is not.
+            kept: Whether the SLO is kept: then some changes are held back for when it is broken.
         """
         most = {
             ApplyCost.RELOAD: (self.limits.reloads_per_hour, "reloads"),
@@ -229,11 +229,11 @@ class Memory:
             self.pause = min(PAUSE * 2**beyond, LONGEST_PAUSE)
 
     def turn_passed(self) -> None:
-        """A turn has ended, with or without a window: the circuit breaker gives the server time, not data."""
+        """A turn has ended, with or without a window: the circuit breaker counts turns."""
         self.pause = max(self.pause - 1, 0)
 
     def ban(self, level: int | None, configuration: int) -> None:
-        """A configuration was bad: it is judged, and not tried again soon under a load, if one is known."""
+        """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows."""
         self.probation = None
         if level is not None:
             record = self.levels.setdefault(level, LevelRecord())

@@ -103,7 +103,7 @@ def nothing_better(facts: Facts) -> Decision | None:
 def gains_too_little(facts: Facts) -> Decision | None:
     """Hold unless a known configuration is better by more than chance explains."""
     proposal = facts.proposal
-    if not proposal.known or proposal.at_once or proposal.differs:
+    if not proposal.known or proposal.urgent or proposal.clearly_better:
         return None
     return Hold(reason=f"{facts.standing}; no known configuration is better by more than chance explains")
 

@@ -51,11 +51,11 @@ log = logging.getLogger(__name__)
 PATIENCE = 300.0
 """How long a driver waits for a server that is away, s."""
 AT_ONCE = 0.4
-"""A server that answers within this time, s, was not away: the first retry comes after 0.5 s."""
+"""A server that answers within this time, s, was not away: `first_answer` asks again after 0.5 s only."""
 OVERDUE = 3.0
-"""A window is overdue this long after it should have ended, s, also if it was begun again meanwhile."""
+"""A window is overdue this long after it should have ended, s; beginning it again gives it no more time."""
 AFTER_OUTAGE = 1.0
-"""Least time, s, between the return of a server and the next window: it answers before it serves normally."""
+"""Least pause, s, between the return of a server and the next window: at first it serves slowly."""
 
 
 class Driver:
@@ -67,11 +67,11 @@ class Driver:
 
     Args:
         watched: The server and how it is measured.
-        loop: What the decisions are made from.
+        loop: Decides.
         window: Length of a window, s.
         oversight: What the driver may do.
-        journal: Where everything is written down; without one, nowhere.
-        resume: Where an earlier life ended, if there was one.
+        journal: Where decisions and changes are written down; nowhere if None.
+        resume: The state in which an earlier process left the target, if there was one.
         patience: How long to wait for a server that is away, s.
         notify: Receives a sentence about everything unusual.
     """
@@ -107,11 +107,11 @@ class Driver:
         now = taken_together(each, loop.space, applied=each[0], original=each[0], wanted=each[0])
         self.original = self.running = now.configuration
         if resume is not None:
-            # Not what the server runs now: the first turn must notice if that is something else.
+            # What was applied last, not what runs now: the first turn has to notice a difference.
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
-        self._unwatched = resume is not None  # the server may have been restarted between two lives
+        self._may_have_restarted = resume is not None  # between two processes
         self.reconfigurations = 0
         self._journal.stands(self._state())
 
@@ -128,7 +128,7 @@ class Driver:
         back: bool = False,
         record: WindowRecord | None = None,
     ) -> None:
-        """Note that a change was begun and its end not seen: the next windows show whether it came about.
+        """Note a change whose end was not seen: the next turns find out whether it came about.
 
         Args:
             previous: What the server ran before.
@@ -159,16 +159,21 @@ class Driver:
         self._number += 1
         try:
             measurement = self._measure()
-            found = self._found(measurement.configuration)
+            found = self._ask_running(measurement.configuration)
         except AdapterError as error:
             return self._recover(error)
-        if found.apart:  # what it shows is of no configuration
+        if found.apart:  # the window shows no one configuration
             disturbed = (*measurement.disturbed, found.apart)
             measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)
         return self._act(found, lambda: judge(measurement), measurement)
 
-    def _found(self, shown: Configuration | None = None) -> Found:
-        """Ask what the server runs; a single server is not asked if a window has ``shown`` it just now."""
+    def _ask_running(self, shown: Configuration | None = None) -> Found:
+        """Ask what the server runs.
+
+        Args:
+            shown: What the window that has just ended showed. A single server is then not asked again;
+                replicas are, because they may run different configurations.
+        """
         if shown is not None and not isinstance(self.backend, Canary):
             return Found(shown)
         each, space, wanted = configurations(self.backend), self.loop.space, self.running
@@ -177,7 +182,7 @@ class Driver:
         return taken_together(each, space, applied=self.running, original=self.original, wanted=wanted)
 
     def _measure(self) -> Measurement:
-        """Wait for the end of a window, and note in it the change before it."""
+        """Measure a window, and add to it what the change before it cost its requests."""
         seconds = self.loop.window(self.window)
         if math.isinf(self._due):
             self._due = self._clock.now() + self._settle + seconds + OVERDUE
@@ -214,9 +219,9 @@ class Driver:
             record = self._carry_out(record)
         except StorageError:
             if restore is not None:
-                self.running = before  # nothing was put back: the next turn is to notice it again
+                self.running = before  # nothing was restored: the next turn has to try again
             raise
-        self._unwatched = False
+        self._may_have_restarted = False
         # An order to roll back is tried once; after a restoration its turn comes next.
         if restore is None and self.loop.orders.rollback is not None:
             self._oversight.orders.done(self.loop.orders.rollback)
@@ -231,8 +236,8 @@ class Driver:
         """
         same, running = self.loop.space.same, found.configuration
         if self._confirm(found) or same(running, self.running):
-            return self._reunion(found)
-        if not (self._unwatched and same(running, self.original)):
+            return self._reunite_replicas(found)
+        if not (self._may_have_restarted and same(running, self.original)):
             self._respect(running)
             return None
         restore = self.loop.restoration(running)
@@ -245,10 +250,13 @@ class Driver:
                 )
         return restore
 
-    def _reunion(self, found: Found) -> Apply | None:
-        """Return what brings replicas together that have come apart, if that may be done now."""
+    def _reunite_replicas(self, found: Found) -> Apply | None:
+        """Return the change that gives all replicas one configuration, if they have come apart.
+
+        It waits while orders or the circuit breaker forbid changes.
+        """
         orders = self.loop.orders
-        # A rollback goes to all of them, too; and one that refuses is not asked in every turn.
+        # A rollback gives all replicas one configuration, too; the breaker spares one that refuses.
         if not found.apart or orders.paused or orders.rollback is not None or self.loop.memory.pause:
             return None
         if not self._oversight.apply:
@@ -257,14 +265,15 @@ class Driver:
         return Apply(configuration=wanted, reason=f"{found.apart}; all get the same again", restores=True)
 
     def _confirm(self, found: Found) -> bool:
-        """Return whether a change whose end was not seen is in force now, and write down what is known of it.
+        """Return whether a change whose end was not seen has come about, and write its end down.
 
-        While the server still runs what it ran before, the change has failed so far, and may yet come about.
+        While the server runs what it ran before, the change counts as failed; it may still come about until
+        its deadline, so it is looked for again in the next turn.
         """
         change, same, running = self._unconfirmed, self.loop.space.same, found.configuration
         if change is None:
             return False
-        previous = self._other(change.previous, change.wanted)
+        previous = self._unless_same(change.previous, change.wanted)
         came = same(running, change.wanted) and not (found.apart and previous is None)
         self.running = running if came else self.running
         if (record := change.ended(came)) is not None:
@@ -273,21 +282,21 @@ class Driver:
         self._unconfirmed = change._replace(failed=True) if early else None
         if came:
             self._notify(f"the change to {self.loop.space.format(running)} came about after all")
-            # What an earlier life wrote down as applied is counted with its other changes.
+            # Without a record it is counted already, with the other changes of an earlier process.
             cost = self.loop.space.apply_cost(change.previous, running) if change.record is not None else None
             self.reconfigurations += cost is not None
             self.loop.observe(on.InForce(previous, change.back, self._clock.now(), cost))
         return came
 
-    def _other(self, previous: Configuration, wanted: Configuration) -> Configuration | None:
-        """Return what ran before a change; None if only replicas that had come apart ran something else."""
+    def _unless_same(self, previous: Configuration, wanted: Configuration) -> Configuration | None:
+        """Return what ran before a change; None if the change only reunited replicas that had come apart."""
         return None if self.loop.space.same(previous, wanted) else previous
 
     def _respect(self, found: Configuration) -> None:
-        """Go on from a configuration that somebody else set. A pin moves there: nobody is to be fought."""
+        """Go on from a configuration that somebody else has set. A pin moves there, so as to fight nobody."""
         orders, going_on = self.loop.orders, "going on from there"
         if orders.pinned is not None:
-            # Written down first: if that fails, the next turn must notice the change again, and not undo it.
+            # The order book comes first: if it cannot be written, the next turn has to notice this again.
             self._oversight.orders.moved(orders.pinned, found)
             self.loop.observe(on.Ordered(replace(orders, pinned=found)))
             going_on = "it is pinned to that now"
@@ -307,7 +316,7 @@ class Driver:
         if not self._oversight.apply or best is None or self._oversight.orders.read().standing:
             return self.running
         try:
-            found = self._found()
+            found = self._ask_running()
             self._confirm(found)
             self.running = found.configuration
         except AdapterError as error:
@@ -327,36 +336,38 @@ class Driver:
         """
         decision, oversight = record.decision, self._oversight
         if isinstance(decision, Hold):
-            return self._noted(replace(record, outcome="held"))
+            return self._write_down(replace(record, outcome="held"))
         if not oversight.apply or not oversight.permit(decision):
-            return self._noted(replace(record, outcome="postponed" if oversight.apply else "recommended"))
-        record = self._noted(replace(record, outcome="decided"))
-        self._unconfirmed = None  # whatever becomes of an older change, this one replaces it
+            return self._write_down(
+                replace(record, outcome="postponed" if oversight.apply else "recommended")
+            )
+        record = self._write_down(replace(record, outcome="decided"))
+        self._unconfirmed = None  # this change replaces an older one
         previous = self.running
         try:
-            outcome = self._change(decision)
+            outcome = self._apply(decision)
         except Exception as error:
-            self._broken_off(record, str(error) or type(error).__name__)
+            self._write_interrupted(record, str(error) or type(error).__name__)
             raise
         record = replace(record, outcome=outcome.word, report=outcome.report, error=outcome.problem)
         if outcome.certain:
             self._journal.changed(record, self._state())
-        else:  # the next window shows how it ended; until then it has not, also for a next life
+        else:  # the next windows show how it ended; a process that starts before that finds it unfinished
             back = isinstance(decision, Rollback)
             self.expect_change(previous, decision.configuration, back=back, record=record)
         return record
 
-    def _noted(self, record: WindowRecord) -> WindowRecord:
-        """Write a decision down; return the record with how long that took since the end of the window."""
+    def _write_down(self, record: WindowRecord) -> WindowRecord:
+        """Write a decision down; return the record with the lag: s from the end of the window to now."""
         self._journal.decided(record, self._state())
         if record.measurement is None:
             return record
         return replace(record, lag=self._clock.now() - record.measurement.end)
 
-    def _change(self, decision: Apply | Rollback) -> Outcome:
-        """Carry a decision out, and report to the loop what came of it."""
+    def _apply(self, decision: Apply | Rollback) -> Outcome:
+        """Change the server as decided, and tell the loop what came of it."""
         back, asked = isinstance(decision, Rollback), False
-        previous = self.running if back else self._other(self.running, decision.configuration)
+        previous = self.running if back else self._unless_same(self.running, decision.configuration)
         try:
             self._journal.changing()
             if (ended := self._try_first(decision)) is not None:
@@ -382,10 +393,11 @@ class Driver:
         self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
         return Outcome("applied", report=report)
 
-    def _broken_off(self, record: WindowRecord, why: str) -> None:
-        """Write down the end of a change that was broken off, such as by a stop in the middle of a trial.
+    def _write_interrupted(self, record: WindowRecord, why: str) -> None:
+        """Write down that a change was interrupted, such as by a stop in the middle of a trial.
 
-        If the server does not run what it ran before, the next life finds the change unfinished.
+        Only if the server runs what it ran before. If not, the next process finds the change unfinished, and
+        finds out how it ended.
         """
         try:
             found = configurations(self.backend)
@@ -416,18 +428,18 @@ class Driver:
         return Outcome("interrupted", verdict.forbidden) if verdict.forbidden else None
 
     def _recover(self, error: AdapterError) -> WindowRecord:
-        """Wait for the server, then decide without a window; what it has lost is restored."""
+        """Wait for a server that is away, then decide without a window; a lost configuration is restored."""
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
         self._journal.stands(self._state())
-        begun, self._unwatched = self._clock.now(), True
-        found = first_answer(self._found, self._clock, patience=self._patience, longest=self.window / 2)
+        begun, self._may_have_restarted = self._clock.now(), True
+        found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
         current = found.configuration
         waited = self._clock.now() - begun
         same, text = self.loop.space.same(current, self.running), self.loop.space.format(current)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
         if same and waited < AT_ONCE:
-            reason = str(error)  # the server was there, only its metrics were not
-        overdue, self._due = begun > self._due, self._due + waited  # an outage is no delay
+            reason = str(error)  # only the server's metrics were away
+        overdue, self._due = begun > self._due, self._due + waited  # an outage makes no window overdue
         record = self._act(found, lambda: self._decide(on.Unseen(current, reason, overdue)))
         self._settle = max(self._settle, AFTER_OUTAGE)
         return replace(record, error=record.error or str(error))

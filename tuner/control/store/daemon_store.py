@@ -22,7 +22,7 @@ __all__ = ["DaemonStore"]
 LOG = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 """The first bytes of SQLite's logs."""
 LOST = "the store was {}, and with it the operators' orders"
-"""Why a target is paused whose orders nobody knows any more."""
+"""The reason of a pause, for targets whose orders are lost."""
 
 
 class DaemonStore(AbstractContextManager["DaemonStore"]):
@@ -54,7 +54,7 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
         self._say = say
         self._lock = LockFile(path)
         self._store: Store | None = None
-        self._orders: dict[str, Orders] | None = None  # as they were last read; None: never
+        self._orders: dict[str, Orders] | None = None  # as they were read last; None before the first time
         self._damaged: tuple[int, int] | None = None  # the file that was open, if its content is damaged
 
     def __enter__(self) -> Self:
@@ -107,7 +107,7 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
             yield self._store
 
     def _open(self, held: ExitStack) -> tuple[Store, list[str]]:
-        """Open the store; rename one that is damaged. Returns a sentence about that, too, if it was."""
+        """Open the store, or a new one if it is damaged; return it, and a sentence if one was renamed."""
         before = self._store
         with ExitStack() as first:
             descriptor = first.enter_context(locked_store(self._path))
@@ -115,7 +115,7 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
             try:
                 if not known and not is_store(descriptor):
                     raise StorageError(f"state {self._path}: is not a store of servetune; give another file")
-                if known and before is not None and before.senseless:
+                if known and before is not None and before.unparsable:
                     raise Damaged(before.damage())  # SQLite finds nothing wrong with the file
                 store = first.enter_context(closing(Store(self._path, now=self._now)))
             except StorageError as error:

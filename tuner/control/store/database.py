@@ -20,22 +20,22 @@ from typing import Any
 from tuner.control.store.schema import ADDED, APPLICATION, COLUMNS, SCHEMA, UPGRADES, VERSION
 from tuner.errors import Damaged, StorageError
 
-__all__ = ["SENSELESS", "Database", "file_of", "is_store"]
+__all__ = ["PARSE_ERRORS", "Database", "file_of", "is_store"]
 
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """SQLite's codes for a damaged file. The last is that of a wrong statement: ours are right, so a table, a
 column or the format of the file is not."""
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """Errors of a file that cannot be read; Python raises the second for column names that are no text."""
-SENSELESS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""Errors of parsing a row that holds something else than a daemon writes."""
+PARSE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""Errors that parsing raises for a row with values that no daemon wrote."""
 KINDS = {"INTEGER": (int, float), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
-"""What SQLite returns of a column with a type."""
-ENDLESS = (math.inf, -math.inf)
+"""The Python types of the values that SQLite returns, by the declared type of the column."""
+INFINITE = (math.inf, -math.inf)
 ONE_PAGE = 4096
-"""Bytes of a file that has been made, but holds nothing yet."""
+"""Bytes of a store whose tables were not created yet: SQLite's first page."""
 PARTS = {"": "", "-wal": "its log ", "-shm": "the index of its log "}
-"""The files of a store by the endings of their names, and how a person calls them."""
+"""The endings of the names of a store's files, and what messages call each of them."""
 
 
 class Database:
@@ -47,7 +47,7 @@ class Database:
         existing: The file must exist.
 
     Attributes:
-        senseless: Whether a row was found that no daemon can have written, although SQLite finds no damage.
+        unparsable: Whether a row was found that cannot be parsed: damage that SQLite does not notice.
 
     Raises:
         Damaged: It is a store, or was one, and is damaged.
@@ -58,7 +58,7 @@ class Database:
         self.path = path
         self._lock = threading.RLock()
         self._damage = ""
-        self.senseless = False
+        self.unparsable = False
         existing = existing or reading
         if existing and not path.is_file():
             raise StorageError(f"state {path}: there is no such file; give the `state` of the daemon's file")
@@ -69,7 +69,7 @@ class Database:
             raise self._problem(error) from error
         try:
             self._prepare(reading=reading, new=not existing)
-            self._files = self._found()
+            self._files = self._file_identities()
         except (OSError, *UNREADABLE) as error:
             self._db.close()
             raise self._problem(error) from error
@@ -95,7 +95,7 @@ class Database:
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException as error:
-                self._undo()
+                self._roll_back()
                 if isinstance(error, UNREADABLE):
                     raise self._problem(error) from error
                 raise
@@ -114,12 +114,12 @@ class Database:
                 return []
             except UNREADABLE as error:
                 raise self._problem(error) from error
-        with self.making_sense():
+        with self.parsing_rows():
             _check_types(found)
         return found
 
     @contextmanager
-    def making_sense(self) -> Iterator[None]:
+    def parsing_rows(self) -> Iterator[None]:
         """Run a block that parses rows; a row that cannot be parsed means that the file is damaged.
 
         Raises:
@@ -127,8 +127,8 @@ class Database:
         """
         try:
             yield
-        except SENSELESS as error:
-            self.senseless = True
+        except PARSE_ERRORS as error:
+            self.unparsable = True
             self._damage = f"state {self.path}: is damaged: it holds values that no daemon wrote ({error})"
             raise Damaged(self._damage) from error
 
@@ -146,7 +146,7 @@ class Database:
         if self._damage:
             return self._damage
         try:
-            if problem := self._exchanged():
+            if problem := self._replaced_file():
                 return f"state {self.path}: {problem}"
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as another:
                 for table in ("target", "window", "decision", "event"):
@@ -168,7 +168,7 @@ class Database:
         Raises:
             StorageError: They cannot be deleted.
         """
-        now = self._found()
+        now = self._file_identities()
         if now[0] == self._files[0]:
             return
         for was, found, ending in list(zip(self._files, now, PARTS, strict=True))[1:]:
@@ -183,18 +183,18 @@ class Database:
         """Whether the content of the file is known to be damaged."""
         return bool(self._damage)
 
-    def _exchanged(self) -> str:
+    def _replaced_file(self) -> str:
         """Return which file was deleted or replaced since it was opened; empty if none was."""
-        for was, now, what in zip(self._files, self._found(), PARTS.values(), strict=True):
+        for was, now, what in zip(self._files, self._file_identities(), PARTS.values(), strict=True):
             if was != now:
                 return f"{what}has gone" if now is None else f"{what}is another file now"
         return ""
 
-    def _found(self) -> list[tuple[int, int] | None]:
+    def _file_identities(self) -> list[tuple[int, int] | None]:
         """Return the identities of the files, in the order of `PARTS`."""
-        return [_file(self.path.with_name(self.path.name + ending)) for ending in PARTS]
+        return [_identity(self.path.with_name(self.path.name + ending)) for ending in PARTS]
 
-    def _undo(self) -> None:
+    def _roll_back(self) -> None:
         """Roll back the open transaction; SQLite may have done so already, for instance on a full disk."""
         try:
             if self._db.in_transaction:
@@ -203,11 +203,11 @@ class Database:
             pass  # the connection is closed, or unusable: nothing was written
 
     def _prepare(self, *, reading: bool, new: bool) -> None:
-        """Check whose file it is and whether it is whole; a new or older one gets the tables of this version.
+        """Check that the file is an undamaged store; bring a new or older one to this version's tables.
 
         Args:
-            reading: Only read.
-            new: The file may be empty.
+            reading: Whether the file is only read; then it must have this version's tables already.
+            new: Whether the file may be empty, and is then made a store.
         """
         self._db.row_factory = sqlite3.Row
         owner, version = self._pragma("application_id"), self._pragma("user_version")
@@ -232,7 +232,7 @@ class Database:
             self._db.executescript(upgrade)
         if (version := self._pragma("user_version")) != VERSION:
             raise StorageError(f"state {self.path}: has the old version {version}; a daemon upgrades it")
-        self._complete(reading)
+        self._add_missing_columns(reading)
         if missing := sorted(_columns_of_this_version() - _columns(self._db)):
             raise Damaged(f"state {self.path}: is damaged: it has no {'.'.join(missing[0])}")
         if reading:
@@ -244,22 +244,22 @@ class Database:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
 
-    def _complete(self, reading: bool) -> None:
+    def _add_missing_columns(self, reading: bool) -> None:
         """Add the columns that did not exist yet when the file was written.
 
         If the file is only read, it stays as it is: temporary views in place of the tables have the columns.
         """
         if reading:
-            for table, names in self._lacking().items():
+            for table, names in self._missing_columns().items():
                 nothing = ", ".join(f"NULL AS {name}" for name in names)
                 self._db.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {nothing} FROM main.{table}")
-        elif self._lacking():
+        elif self._missing_columns():
             with self.writing() as db:  # asked again: another process may have added them since
-                for table, names in self._lacking().items():
+                for table, names in self._missing_columns().items():
                     for name in names:
                         db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {ADDED[table][name]}")
 
-    def _lacking(self) -> dict[str, list[str]]:
+    def _missing_columns(self) -> dict[str, list[str]]:
         """Return the columns that the tables do not have yet."""
         lacking = {}
         for table, added in ADDED.items():
@@ -282,7 +282,7 @@ class Database:
         # Text that is not UTF-8 has no error code of SQLite: Python raises the first error for column
         # names and the second for values.
         if isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode"):
-            self.senseless = True
+            self.unparsable = True
             self._damage = f"state {self.path}: is damaged: it holds bytes that are no text"
             return Damaged(self._damage)
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED:  # the rest says how
@@ -339,7 +339,7 @@ def _columns_of_this_version() -> frozenset[tuple[str, str]]:
         return frozenset(_columns(db))
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path) -> tuple[int, int] | None:
     """Return the identity of the file that a path leads to; None if there is none."""
     try:
         return file_of(path.stat())
@@ -360,5 +360,5 @@ def _check_types(rows: list[sqlite3.Row]) -> None:
             continue
         # Whole columns, by their places: a name is looked up slowly in a row, and readers have many rows.
         values, kind = [row[place] for row in rows], KINDS[COLUMNS[name]]
-        if not {*map(type, values)} <= {*kind, type(None)} or any(odd in values for odd in ENDLESS):
+        if not {*map(type, values)} <= {*kind, type(None)} or any(odd in values for odd in INFINITE):
             raise ValueError(f"{name} is not of the type {COLUMNS[name]}, or infinite")

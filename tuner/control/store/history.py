@@ -123,7 +123,7 @@ def history(
         holds,
         count,
     )
-    with store.making_sense():
+    with store.parsing_rows():
         return [_entry(row) for row in reversed(rows)]
 
 
@@ -137,7 +137,7 @@ def events(store: Store, *, target: str | None = None, count: int = 20) -> list[
         target,
         count,
     )
-    with store.making_sense():
+    with store.parsing_rows():
         return [
             StoredEvent(target=row["name"], time=row["time"], sentence=row["sentence"])
             for row in reversed(rows)
@@ -157,7 +157,7 @@ def windows(store: Store, target: str, count: int) -> list[StoredWindow]:
         target,
         count,
     )
-    with store.making_sense():
+    with store.parsing_rows():
         return [
             StoredWindow(**_values(row) | {"configuration": configuration_of(row["configuration"])})
             for row in reversed(rows)
@@ -178,7 +178,7 @@ def explain(store: Store, decision: int) -> tuple[StoredDecision, list[tuple[str
         bounds = store.rows("SELECT min(id), max(id) FROM decision")[0]
         there = f"there are {bounds[0]} to {bounds[1]}" if bounds[0] is not None else "there are none yet"
         raise InvalidInput("DECISION", f"there is no decision {decision}", there)
-    with store.making_sense():
+    with store.parsing_rows():
         entry = _entry(row)
     lines = [("seen", _seen(entry)), ("decided", _decided(entry)), ("because", entry.reason)]
     if entry.rule:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tuner.control.drive.driver import Driver
     from tuner.control.drive.journal import WindowRecord
 
-__all__ = ["StoreJournal", "last_change", "recount", "replay", "resolve", "save_policy"]
+__all__ = ["StoreJournal", "last_change", "recount", "replay", "resolve_unfinished", "save_policy"]
 
 REMEMBERED = 2000
 """How many windows of earlier lives the loop learns from."""
@@ -71,11 +71,11 @@ class StoreJournal:
             )
 
     def stands(self, state: RunState) -> None:
-        """Do nothing: the store knows it from the decisions."""
+        """Do nothing: the store knows where the run stands from the decisions."""
 
 
-def resolve(store: Store, target: int, driver: Driver) -> str | None:
-    """Find out how a change ended during which the process was killed.
+def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
+    """Find out and record how a change ended during which the process was killed.
 
     Adapters apply all of a change or nothing, so a server runs either the old or the new configuration. Of
     several replicas one may have been trying the new one: then all are put back. If any of them runs
@@ -112,7 +112,7 @@ def resolve(store: Store, target: int, driver: Driver) -> str | None:
 
 
 def _put_back(driver: Driver, previous: Configuration) -> str:
-    """Put all replicas back to what ran before a trial; return what came of it."""
+    """Put all replicas back to what ran before a trial; return the outcome, to be added to a sentence."""
     try:
         driver.backend.apply(previous)
     except (Refused, ReadOnly) as error:
@@ -121,7 +121,7 @@ def _put_back(driver: Driver, previous: Configuration) -> str:
 
 
 def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
-    """Put a change on probation again that is in force and was never judged."""
+    """Put the last change on probation again if it is in force and was never judged; return a sentence."""
     change, space = store.unjudged(target), driver.loop.space
     if change is None or not (space.covers(change.previous) and space.covers(change.wanted)):
         return None
@@ -162,7 +162,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
     seen = 0
     for row in rows:
         configuration = store.configuration(row["configuration"])
-        with store.making_sense():
+        with store.parsing_rows():
             m = measurement_of(row, configuration)
         if not loop.space.covers(configuration) or unusable(m, loop.objective):
             continue
@@ -225,7 +225,7 @@ def save_policy(store: Store, target: int, agent: Agent, number: int, objective:
         target: The target's number in it.
         agent: The agent.
         number: The window's number.
-        objective: What the costs that it has learned are those of.
+        objective: The objective whose costs it has learned.
 
     Raises:
         StorageError: It is too large, or cannot be written.

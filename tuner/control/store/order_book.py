@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tuner.control.decide.orders import Orders
-from tuner.control.store.database import SENSELESS
+from tuner.control.store.database import PARSE_ERRORS
 from tuner.control.store.rows import KnobRow, configuration_of
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
@@ -110,7 +110,7 @@ def salvaged_orders(path: Path) -> dict[str, Orders] | None:
             db.row_factory = sqlite3.Row
             db.execute("PRAGMA writable_schema = ON")  # read what is left of a file that is too short
             return {str(row["name"]): _parsed(row) for row in db.execute("SELECT * FROM orders")}
-    except (sqlite3.Error, *SENSELESS):
+    except (sqlite3.Error, *PARSE_ERRORS):
         return None
 
 
@@ -132,7 +132,7 @@ def carry_over(store: Store, orders: Mapping[str, Orders]) -> None:
 
 
 def _orders(store: Store, row: sqlite3.Row) -> Orders:
-    with store.making_sense():
+    with store.parsing_rows():
         return _parsed(row)
 
 

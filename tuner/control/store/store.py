@@ -1,10 +1,10 @@
-"""The daemon's memory: windows, decisions and what came of them, policies; in SQLite, whole at every instant.
+"""The daemon's records of windows, decisions with their outcomes, and policies, in one SQLite file.
 
 Each call is one transaction, so a process that is killed leaves what the last finished call wrote, never half
 of one. A change of a server takes two: :meth:`Store.changing` before the server is
 asked, :meth:`Store.changed` when it has answered. If the second cannot be written, because the disk is full,
-the store owes it, and writes it before anything else. What is found between the two after a crash is
-:meth:`Store.unfinished`: the server itself has to be asked which of both configurations it runs.
+the store owes it, and writes it before anything else. A change for which a crash left only the first is
+returned by :meth:`Store.unfinished`: only the server can say which of the two configurations it runs.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ LONGEST_POLICY = 64 * 2**20
 """Most bytes of a policy's files together."""
 POLICIES = 3
 """How many policies are kept for each target."""
-OPEN = "outcome IN ('decided', 'applying')"
-"""The condition on a decision whose end was not written."""
+UNENDED = "outcome IN ('decided', 'applying')"
+"""The SQL condition for a decision whose end was not written."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
 
 
@@ -145,7 +145,7 @@ class Store(Database):
             url: Its URL; credentials in it are not kept.
             space: Its knobs.
             running: Its configuration now; the original one of a new target.
-            objective: The key of what it is tuned toward; None for what it was.
+            objective: The key of its objective; None to leave the one that is stored.
         """
         place, text = without_credentials(url), text_of(running)
         with self.writing() as db:
@@ -157,11 +157,11 @@ class Store(Database):
                 (name, place, json.dumps(space.to_json()), text, text),
             )
             row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
-            self._take_back(db, before, row, space)
+            self._withdraw_orders(db, before, row, space)
             if objective is not None and row["objective"] != objective:
-                self._aim(db, row, objective)
+                self._set_objective(db, row, objective)
                 row = db.execute("SELECT * FROM target WHERE id = ?", (row["id"],)).fetchone()
-        with self.making_sense():
+        with self.parsing_rows():
             good = configuration_of(row["last_good"]) if row["last_good"] else None
             state = RunState(
                 target=url,
@@ -173,34 +173,38 @@ class Store(Database):
         return Standing(row["id"], state)
 
     def configuration(self, text: str) -> Configuration:
-        """Return the configuration in a row.
+        """Parse the configuration that a row holds as text.
 
         Raises:
-            StorageError: There is none.
+            Damaged: The text is no configuration.
         """
-        with self.making_sense():
+        with self.parsing_rows():
             return configuration_of(text)
 
     def knobs(self, text: str) -> list[KnobRow]:
-        """Return the knobs in the row of a target.
+        """Parse the knobs that the row of a target holds as text.
 
         Raises:
-            StorageError: There are none.
+            Damaged: The text does not describe knobs.
         """
-        with self.making_sense():
+        with self.parsing_rows():
             return knobs_of(text)
 
     def current(self, name: str) -> sqlite3.Row | None:
         """Return the target of a name that was attached last: the URL of a name may change."""
         return self.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
 
-    def _take_back(
+    def _withdraw_orders(
         self, db: sqlite3.Connection, before: sqlite3.Row | None, row: sqlite3.Row, space: KnobSpace
     ) -> None:
-        """Delete orders for another server than that of ``row``, or for values that knobs no longer have.
+        """Delete a pin and a rollback that were ordered for another server, or for values that knobs lack.
 
-        Without a row of the target from before, the orders come from a store that was lost: only those for
-        other knobs can be recognised.
+        Args:
+            db: The open transaction.
+            before: The row of the target's name until now; None if the orders come from a store that was
+                lost: then only orders for other knobs can be recognised.
+            row: The row of the server that is attached now.
+            space: Its knobs.
         """
         orders = db.execute("SELECT * FROM orders WHERE name = ?", (row["name"],)).fetchone()
         grids = [{knob.name: knob.grid for knob in self.knobs(one["knobs"])} for one in (before or row, row)]
@@ -215,12 +219,12 @@ class Store(Database):
             else:
                 continue
             db.execute(f"UPDATE orders SET {order} = NULL WHERE name = ?", (row["name"],))
-            self._tell(db, row, f"{words} {space.format(wanted)}: {why}")
+            self._log_event(db, row, f"{words} {space.format(wanted)}: {why}")
 
-    def _aim(self, db: sqlite3.Connection, row: sqlite3.Row, objective: str) -> None:
-        """Note what the target of a row is tuned toward from now on; what was good for something else goes.
+    def _set_objective(self, db: sqlite3.Connection, row: sqlite3.Row, objective: str) -> None:
+        """Store the new objective of a target; the last good configuration under another one is deleted.
 
-        An older store does not say what it was tuned toward before: it is taken for the same.
+        A store of an older version does not say what the objective was: it is taken to be the same.
         """
         target, before = row["id"], row["objective"]
         db.execute("UPDATE target SET objective = ? WHERE id = ?", (objective, target))
@@ -228,10 +232,12 @@ class Store(Database):
             db.execute("UPDATE policy SET objective = ? WHERE target = ?", (objective, target))
             return
         db.execute("UPDATE target SET last_good = NULL WHERE id = ?", (target,))
-        self._tell(db, row, "has another objective now: earlier windows are judged by that, and learned anew")
+        self._log_event(
+            db, row, "has another objective now: earlier windows are judged by that, and learned anew"
+        )
 
-    def _tell(self, db: sqlite3.Connection, row: sqlite3.Row, sentence: str) -> None:
-        """Log a sentence about the target of a row, and add it as an event."""
+    def _log_event(self, db: sqlite3.Connection, row: sqlite3.Row, sentence: str) -> None:
+        """Log a sentence about the target of a row, and store it as an event."""
         log.warning("%s: %s", row["name"], sentence)
         _insert(db, "event", {"target": row["id"], "time": self._now(), "sentence": sentence})
 
@@ -253,7 +259,9 @@ class Store(Database):
         decision, running = record.decision, text_of(state.current)
         changing = not isinstance(decision, Hold)
         with self.writing() as db:
-            window = None if record.measurement is None else self._window(db, target, record, kept, unused)
+            window = (
+                None if record.measurement is None else self._insert_window(db, target, record, kept, unused)
+            )
             db.execute(
                 "UPDATE target SET number = ?, running = ?, last_good = ? WHERE id = ?",
                 (state.window, running, text_of(state.last_good) if state.last_good else None, target),
@@ -313,11 +321,11 @@ class Store(Database):
         with self.writing() as db:
             db.execute(
                 "UPDATE decision SET outcome = 'interrupted', error = 'its end was not written' "
-                f"WHERE target = ? AND {OPEN} AND id < (SELECT max(id) FROM decision WHERE target = ?)",
+                f"WHERE target = ? AND {UNENDED} AND id < (SELECT max(id) FROM decision WHERE target = ?)",
                 (target, target),
             )
-        row = self.row(f"SELECT * FROM decision WHERE target = ? AND {OPEN} ORDER BY id DESC", target)
-        return self._change(row) if row is not None else None
+        row = self.row(f"SELECT * FROM decision WHERE target = ? AND {UNENDED} ORDER BY id DESC", target)
+        return self._unfinished_change(row) if row is not None else None
 
     def unjudged(self, target: int) -> Unfinished | None:
         """Return the last change, if the window that should judge it was never measured.
@@ -329,7 +337,7 @@ class Store(Database):
             "SELECT * FROM decision WHERE target = ? AND outcome = 'applied' ORDER BY id DESC", target
         )
         waiting = row is not None and row["window"] is not None and row["observed"] is None
-        change = self._change(row) if row is not None and waiting else None
+        change = self._unfinished_change(row) if row is not None and waiting else None
         return None if change is None or change.back else change
 
     def note(self, sentence: str, target: int | None = None) -> None:
@@ -398,7 +406,7 @@ class Store(Database):
         """
         newest = "id IN (SELECT max(id) FROM decision {} GROUP BY target)"
         applied = newest.format("WHERE outcome = 'applied'")
-        kept = f"({OPEN} OR {applied} OR {newest.format('')})"
+        kept = f"({UNENDED} OR {applied} OR {newest.format('')})"
         followed = "(SELECT window FROM decision WHERE time < ? AND window IS NOT NULL)"
         with self.writing() as db:
             return (
@@ -409,7 +417,7 @@ class Store(Database):
                 + db.execute("DELETE FROM event WHERE time < ?", (before,)).rowcount
             )
 
-    def _change(self, row: sqlite3.Row) -> Unfinished:
+    def _unfinished_change(self, row: sqlite3.Row) -> Unfinished:
         return Unfinished(
             decision=row["id"],
             previous=self.configuration(row["previous"]),
@@ -429,12 +437,14 @@ class Store(Database):
         )
         if row is None:
             return 0.0
-        with self.making_sense():
+        with self.parsing_rows():
             asked = row["requests"] + row["failures"]
             return float(row["failures"] / asked) if asked else 0.0
 
-    def _observe(self, db: sqlite3.Connection, target: int, running: Configuration, cost: float) -> None:
-        """Note what the last change came to, if this is the first usable window of what it changed to."""
+    def _note_observed_cost(
+        self, db: sqlite3.Connection, target: int, running: Configuration, cost: float
+    ) -> None:
+        """Store the cost of a window with the last change, if it is the first usable one after that."""
         row = db.execute(
             "SELECT id, configuration, observed FROM decision WHERE target = ? AND outcome = 'applied' "
             "ORDER BY id DESC LIMIT 1",
@@ -442,16 +452,16 @@ class Store(Database):
         ).fetchone()
         if row is None or row["observed"] is not None:
             return
-        if alike(self.configuration(row["configuration"]), running):  # else somebody else changed it since
+        if alike(self.configuration(row["configuration"]), running):  # if not, somebody else has changed it
             db.execute("UPDATE decision SET observed = ? WHERE id = ?", (cost, row["id"]))
 
-    def _window(
+    def _insert_window(
         self, db: sqlite3.Connection, target: int, record: WindowRecord, kept: bool, unused: str
     ) -> int:
         m = record.measurement
         assert m is not None
         if not unused:
-            self._observe(db, target, m.configuration, record.cost)
+            self._note_observed_cost(db, target, m.configuration, record.cost)
         values = {
             "target": target,
             "number": record.number,

@@ -207,7 +207,7 @@ class Api:
         store, name = self._store(), worker.config.name
         orders = order_book.orders_of(store, name)
         row, attainment = store.current(name), self._exporter.attainment(name)
-        with store.making_sense():
+        with store.parsing_rows():
             return target_view(worker, row, orders, attainment)
 
 

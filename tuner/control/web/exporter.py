@@ -18,7 +18,8 @@ from tuner.planning.autoscale import METRIC
 from tuner.web.metrics import make_registry
 
 if TYPE_CHECKING:
-    from tuner.control.daemon.worker import Worker, WorkerReport
+    from tuner.control.daemon.report import WorkerReport
+    from tuner.control.daemon.worker import Worker
     from tuner.control.decide.orders import Orders
     from tuner.objective import Slo
     from tuner.planning.pools.replan import PoolDecision

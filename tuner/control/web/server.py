@@ -19,7 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from tuner import __version__
 from tuner.control.daemon.config import HttpSection
 from tuner.control.daemon.daemon import Daemon
-from tuner.control.daemon.worker import WorkerReport
+from tuner.control.daemon.report import WorkerReport
 from tuner.control.store.order_book import all_orders
 from tuner.control.store.store import Store
 from tuner.control.web.access import Access, Gate, allowed_names

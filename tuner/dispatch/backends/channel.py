@@ -32,15 +32,15 @@ REFUSED = {
     grpc.StatusCode.ALREADY_EXISTS: Status.INTERNAL,
     grpc.StatusCode.DEADLINE_EXCEEDED: Status.DEADLINE,
 }
-"""Those that are about the batch: another server would give them, too."""
+"""Statuses that are about the batch: another server would answer it alike."""
 DOUBTFUL = {
     grpc.StatusCode.NOT_FOUND: Status.NOT_FOUND,
     grpc.StatusCode.UNIMPLEMENTED: Status.UNSUPPORTED,
     grpc.StatusCode.PERMISSION_DENIED: Status.UNAVAILABLE,
     grpc.StatusCode.UNAUTHENTICATED: Status.UNAVAILABLE,
 }
-"""Those that a request can bring about, by the version that it names, as well as a server that does not serve
-the model now, or takes our token no more."""
+"""Statuses that may be due to the request, by the version that it names, or to the server, which does not
+serve the model now or no longer takes our token."""
 CUT_OFF = (
     "RST_STREAM",
     "Received RST_STREAM",
@@ -88,9 +88,9 @@ def failure(code: grpc.StatusCode, words: str, address: str) -> Lost | Refused:
     """Return what a status of gRPC means for a batch, and for the server.
 
     Args:
-        code: Not OK.
-        words: What came with it, on one line.
-        address: Of the server.
+        code: The status; not OK.
+        words: Its details, on one line.
+        address: The server's address, for the message.
     """
     said = f"{address}: {words or code.name}"
     if code is grpc.StatusCode.UNAVAILABLE and words.endswith(NOT_READY):

@@ -36,7 +36,7 @@ SERVER, LIVE, READY = "v2", "v2/health/live", "v2/health/ready"
 MODEL, MODEL_READY, INFER = "v2/models", "v2/models/ready", "v2/models/infer"
 """Addresses without the names of models and versions."""
 FREE = {LIVE, READY, MODEL_READY}
-"""Those that need no token: orchestrators ask them."""
+"""Addresses that need no token: orchestrators ask them."""
 NOTHING = "there is nothing here: the dispatcher has KServe's health, metadata and infer, which begin at /v2"
 LONGEST_UPLOAD = 10.0
 """From the head of a request to the end of its body, s."""

@@ -23,11 +23,12 @@ __all__ = ["Beliefs", "Stream", "noticeable"]
 NOTICEABLE = 0.03
 """Relative change of a profile below which the scheduler keeps the old one."""
 NOTICEABLE_DELAY = 0.2
-"""Likewise of the delay to the servers."""
+"""Relative change of the delay to the servers below which the scheduler keeps the old one."""
 HOPELESS, FORGET_AFTER = 0.5, 1.0
-"""Part of the SLO beyond which a batch may never be sent; s without one after which that is doubted."""
+"""A profile by which even a batch of 1 takes more than this part of the SLO may keep all batches away. If no
+batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong."""
 LATENESS = 200
-"""Timers whose lateness is remembered, and grants."""
+"""How many timers, and how many grants, the delays are learned from: the latest."""
 PATIENCE, LEAST_PATIENCE = 5.0, 0.1
 """How many times as long as expected a batch may take before its server counts as lost, and at least how
 long, s."""
@@ -51,7 +52,7 @@ class Stream:
 
 
 class Beliefs:
-    """Profiles by server and stream, and the delays on the way.
+    """What was learned of the profiles, by server and stream, and of the delays on the way.
 
     Args:
         quantile: Share of the batches that should not take longer than is believed.
@@ -92,7 +93,7 @@ class Beliefs:
         Args:
             server: The server.
             stream: Whose requests are in the batch.
-            items: Of the batch; more than the largest batch count as that.
+            items: Size of the batch; more than the largest batch counts as that.
         """
         return float(self.profile(server, stream).table(self.quantile)[min(items, stream.largest)])
 
@@ -107,10 +108,7 @@ class Beliefs:
         return [np.array([self._table(server, stream, now) for server in servers]) for stream in streams]
 
     def _table(self, server: WatchedServer, stream: Stream, now: float) -> np.ndarray:
-        """Return a stream's profile on a server, the prior if it keeps all batches away for a while.
-
-        Nothing would show that it is wrong.   # (B+1,) s
-        """
+        """Return a stream's profile on a server; see ``HOPELESS`` for when it is forgotten.   # (B+1,) s."""
         profile = self.profile(server, stream)
         table = profile.table(self.quantile)
         if table[1] > HOPELESS * stream.session.slo and now - profile.seen > FORGET_AFTER:
@@ -140,12 +138,12 @@ class Beliefs:
 
 
 def noticeable(cluster: Any, tables: Sequence[np.ndarray], delays: Delays) -> bool:
-    """Return whether a policy should know of these beliefs.
+    """Return whether profiles or delays differ noticeably from those that a policy assumes.
 
     Args:
         cluster: The state of the policy, with what it assumes now.
-        tables: By session the profile on each kind of accelerator.   # M x (K, B+1) s
-        delays: Of the network.
+        tables: The profile of each session on each kind of accelerator.   # M x (K, B+1) s
+        delays: The delays of the network.
     """
     assumed = cluster.board[0].d_control
     if abs(delays.control - assumed) > NOTICEABLE_DELAY * assumed:

@@ -18,8 +18,8 @@ __all__ = ["Pending", "traces_of"]
 class Pending:
     """A request from its arrival to its one answer, which is the result of its future.
 
-    It waits, is sent in a batch, and may come to wait again if the server is lost. Whoever answers first has
-    answered; what comes later is ignored.
+    It waits, is sent in a batch, and waits again if the server is lost. The first answer or refusal counts;
+    later ones are ignored.
     """
 
     request: Request
@@ -30,15 +30,15 @@ class Pending:
     due: float
     """When its answer becomes worthless, s."""
     future: asyncio.Future[Any]
-    """A `Reply`, or a `Grant` for who keeps the inputs."""
+    """A `Reply`, or a `Grant` if the frontend keeps the inputs."""
     kind: Hashable
-    """What requests of one batch have in common."""
+    """What the requests of one batch must have in common, such as the shapes of their inputs."""
     trace: RequestTrace | None = None
     """None if it is not traced."""
-    sent: bool = False
-    """Whether it is part of a batch that is executing."""
+    queued: bool = False
+    """Whether it waits in the scheduler's queue; not while its batch executes, nor after it was dropped."""
     tries: int = 0
-    """Batches that it was part of."""
+    """How many batches it was part of."""
 
     @property
     def session(self) -> str:
@@ -51,19 +51,19 @@ class Pending:
         return self.future.done()
 
     def answer(self, answer: Reply | Grant) -> None:
-        """Give the answer, unless there is one."""
+        """Answer the request, unless it was answered or refused before."""
         if not self.future.done():
             self.future.set_result(answer)
 
     def give_back(self) -> None:
-        """Nobody waits any more; a grant that was given at the same moment ends."""
+        """End a grant that was given just when its frontend stopped waiting for it."""
         if self.future.done() and not self.future.cancelled() and self.future.exception() is None:
             answer = self.future.result()
             if isinstance(answer, Grant):
                 answer.end(Ended())
 
     def refuse(self, status: Status, reason: str) -> None:
-        """Say that there will be no answer, unless there is one."""
+        """Refuse the request, unless it was answered or refused before."""
         if not self.future.done():
             self.future.set_exception(Refused(status, reason))
 

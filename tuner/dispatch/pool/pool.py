@@ -1,11 +1,11 @@
 """Runs one scheduler for sessions that share servers, on the clock of the event loop.
 
 The scheduler decides; the pool owns the time. It reports arrivals, ends of batches and timers to the
-scheduler and carries out its commands: it sends a batch, or refuses requests. Between the two it keeps what
-the scheduler need not know:
+scheduler and carries out its commands: it sends a batch, or refuses requests. It also takes care of what the
+scheduler need not know:
 
-* A request of several items is as many entries in the scheduler's queue, and goes with the first of them that
-  is sent. Entries of requests that are sent, answered or withdrawn mean nothing when their turn comes.
+* A request has one entry in the scheduler's queue for each of its items, and is sent with the first of them.
+  The other entries, and those of requests that were answered or withdrawn, are ignored when their turn comes.
 * Requests of a session that cannot share a batch, because their shapes, data types or parameters differ, are
   streams: each is a session to the scheduler, with a profile of its own. A kind gets its stream once a server
   has answered a request of it. There are a few of each session, and the one unused for longest gives way to a
@@ -42,26 +42,26 @@ from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 __all__ = ["Pool"]
 
 UNKNOWN_LARGEST = 64
-"""Largest batch of a model of which neither the file nor the server says it."""
+"""Largest batch of a model, in items, if neither the file nor the server limits it."""
 MOST_TRIES = 4
 """Batches that a request may be part of before it is given up."""
 TUNE_EVERY = 0.25
-"""s between two looks at what was learned."""
+"""s between two comparisons of what was learned with what the scheduler assumes."""
 MOST_KINDS = 12
 """Kinds of requests of a session that have a stream of their own."""
 GIVE_WAY = 1.0
-"""s between two kinds of a session that give way to others: for each a new scheduler begins."""
+"""Least s between two kinds of a session that lose their stream to another: each time a scheduler begins."""
 LONGEST_KIND = 10_000
-"""Characters and numbers of a kind that is kept. Clients choose its words."""
+"""Most characters and numbers of a kind that gets a stream: clients choose them, and memory is limited."""
 EARLY = 1e-6
-"""s by which the loop may call a timer too early: the resolution of its clock, and rounding."""
-AGAIN = 0.1
+"""s by which the event loop may call a timer too early: the resolution of its clock, and rounding."""
+OFFER_AGAIN = 0.1
 """Part of the SLO after which a dropped request is offered again, if its client gives it more time."""
 
 
 @dataclass(eq=False)
 class _Queue:
-    """What the pool keeps of a session."""
+    """A session, its limits, and its requests that wait."""
 
     session: PoolSession
     largest: int = 0
@@ -69,11 +69,11 @@ class _Queue:
     takes_items: bool = True
     """Whether its model takes several items."""
     items: int = 0
-    """That wait."""
+    """Items that wait."""
     kinds: dict[Hashable, float] = field(default_factory=dict)
-    """That have streams, and when each was last used, s."""
+    """The kinds that have streams, and when each was last used, s."""
     gave_way: float = -math.inf
-    """When the last of them gave way, s."""
+    """When the last of them lost its stream to another kind, s."""
 
 
 class Pool:
@@ -114,14 +114,14 @@ class Pool:
         self._segment: Segment | None = None
         self._loop = asyncio.get_running_loop()
         make = GrantSender if rules.grants else ProxySender
-        sender = make(beliefs, observer, self._elsewhere, self._answered)
-        self._lanes = Lanes(sender.send, self._finished, accelerators)
+        sender = make(beliefs, observer, self._retry_all, self._note_answered)
+        self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._streams: list[Stream] = []
-        self._places: dict[tuple[str, Hashable], int] = {}  # of the streams
-        self._waiting: dict[int, Pending] = {}  # the scheduler's entries that mean something
+        self._places: dict[tuple[str, Hashable], int] = {}  # session and kind -> its stream
+        self._waiting: dict[int, Pending] = {}  # by the number of a scheduler's entry; others are ignored
         self._next = 0
         self._origin = 0.0
-        self._last = 0.0
+        self._latest_time = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._tuning: asyncio.TimerHandle | None = None
 
@@ -169,7 +169,7 @@ class Pool:
             pending.refuse(Status.EXHAUSTED, problem)
         else:
             pending.future.add_done_callback(lambda _: self._withdraw(pending))
-            self._enter(pending)
+            self._enqueue(pending)
 
     def changed(self, server: WatchedServer) -> None:
         """A server came or went: begin again with those that are up."""
@@ -197,7 +197,7 @@ class Pool:
 
     def restart(self) -> None:
         """Begin a new scheduler over the servers that are up; what waits arrives there again."""
-        waiting = [one for one in dict.fromkeys(self._waiting.values()) if not (one.sent or one.over)]
+        waiting = [one for one in dict.fromkeys(self._waiting.values()) if one.queued and not one.over]
         self._waiting.clear()
         for one in waiting:
             self._queues[one.session].items -= one.items
@@ -208,7 +208,7 @@ class Pool:
             self._begin(up)
         for one in sorted(waiting, key=lambda one: one.due):
             self._retry(one, self.why_down())
-        self._wait()  # the timer is the old scheduler's, if nothing waits
+        self._set_timer()  # if nothing waits, the timer is still the old scheduler's
 
     @property
     def busy(self) -> bool:
@@ -216,11 +216,11 @@ class Pool:
         return self._lanes.busy
 
     def release(self, sessions: Container[str]) -> list[Pending]:
-        """Let the requests of some sessions go that wait here; they go on in another pool."""
+        """Remove and return the waiting requests of some sessions, which go on in another pool."""
         gone = {number: one for number, one in self._waiting.items() if one.session in sessions}
         for number in gone:
             del self._waiting[number]
-        return [one for one in dict.fromkeys(gone.values()) if not (one.sent or one.over)]
+        return [one for one in dict.fromkeys(gone.values()) if one.queued and not one.over]
 
     def close(self) -> None:
         """End the timers, and refuse what waits."""
@@ -239,7 +239,7 @@ class Pool:
     def _begin(self, up: Sequence[WatchedServer]) -> None:
         """Make a scheduler for the present lanes."""
         for queue in self._queues.values():
-            _note_limits(queue, up)
+            _update_limits(queue, up)
         queues = self._queues.values()
         self._streams = [Stream(one.session, None, 1, one.largest, one.takes_items) for one in queues]
         self._streams += [
@@ -252,7 +252,7 @@ class Pool:
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
             for stream, table in zip(self._streams, self._tables(), strict=True)
         ]
-        self._origin, self._last = self._loop.time(), 0.0
+        self._origin, self._latest_time = self._loop.time(), 0.0
         busy = {place: ends - self._origin for place, ends in self._lanes.busy_until.items()}
         spec = ClusterSpec(sessions=specs, kinds=self._lanes.kinds, delays=self._delays(), busy=busy)
         policy = build_policy(self.rules.policy, spec, self.rules.chosen)
@@ -275,7 +275,7 @@ class Pool:
         self._tuning = self._loop.call_later(TUNE_EVERY, self._tune)
 
     def _tune(self) -> None:
-        """Let the scheduler know what was learned of profiles and delays."""
+        """Tell the scheduler what was learned of profiles and delays, if it differs noticeably."""
         self._wait_to_tune()
         if self.scheduler is None:
             return
@@ -289,24 +289,24 @@ class Pool:
         if self._segment is not None:
             self._segment.note(change)
         change.apply(self.scheduler.policy)
-        self._wait()
+        self._set_timer()
 
     # From events to commands.
 
     def _now(self) -> float:
         """Return the scheduler's time, which never goes back, s."""
-        self._last = max(self._last, self._loop.time() - self._origin)
-        return self._last
+        self._latest_time = max(self._latest_time, self._loop.time() - self._origin)
+        return self._latest_time
 
-    def _enter(self, pending: Pending) -> None:
-        """Let a request arrive at the scheduler."""
+    def _enqueue(self, pending: Pending) -> None:
+        """Let a request arrive at the scheduler, with an entry for each of its items."""
         place = self._stream_of(pending)
         assert self.scheduler is not None
         now = self._now()
         queue = self._queues[pending.session]
         early = max(now + queue.session.slo - (pending.due - self._origin), 0.0)
         queue.items += pending.items
-        pending.sent = False
+        pending.queued = True
         if pending.trace is not None:
             pending.trace.waits(self._loop.time())
         commands: list[Command] = []
@@ -319,7 +319,7 @@ class Pool:
         self._carry_out(commands)
 
     def _stream_of(self, pending: Pending) -> int:
-        """Return the place of a request's stream."""
+        """Return the place of the stream that a request goes with, and note that it is in use."""
         kinds, kind = self._queues[pending.session].kinds, pending.kind
         if kind not in kinds:
             kind = None
@@ -327,16 +327,16 @@ class Pool:
             kinds[kind] = self._loop.time()
         return self._places[pending.session, kind]
 
-    def _answered(self, requests: Iterable[Pending]) -> None:
-        """A server has answered requests that went alone."""
+    def _note_answered(self, requests: Iterable[Pending]) -> None:
+        """Give the kinds of requests that a server has answered one by one a stream each."""
         for one in requests:
             if one.kind is not None and one.kind not in self._queues[one.session].kinds:
-                # Once the batch has ended, or the new scheduler would take its lane for busy.
-                self._loop.call_later(0, self._take_in, self._queues[one.session], one.kind)
+                # Not before the batch has ended: the new scheduler would take its lane for busy.
+                self._loop.call_later(0, self._add_stream, self._queues[one.session], one.kind)
 
-    def _take_in(self, queue: _Queue, kind: Hashable) -> None:
-        """Give a kind that a server has answered a stream, as long as there is room."""
-        if not self.up or queue.largest == 1 or kind in queue.kinds or _length(kind) > LONGEST_KIND:
+    def _add_stream(self, queue: _Queue, kind: Hashable) -> None:
+        """Give a kind a stream of its own, if there is room or another kind may lose its stream."""
+        if not self.up or queue.largest == 1 or kind in queue.kinds or _kind_size(kind) > LONGEST_KIND:
             return
         now = self._loop.time()
         if len(queue.kinds) >= MOST_KINDS:
@@ -350,36 +350,36 @@ class Pool:
 
     def _carry_out(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            requests = self._taken(command.numbers)
+            requests = self._take_entries(command.numbers)
             if isinstance(command, Dispatch):
                 self._launch(command, requests)
                 continue
             for one in requests:
-                self._dropped(one)
-        self._wait()
+                self._handle_drop(one)
+        self._set_timer()
 
-    def _dropped(self, pending: Pending) -> None:
-        """Refuse a request that the scheduler dropped, or offer it again if its client waits that long."""
+    def _handle_drop(self, pending: Pending) -> None:
+        """Refuse a request that the scheduler has dropped, or offer it again later if its client waits."""
         queue = self._queues[pending.session]
         slo = queue.session.slo
         queue.items -= pending.items
-        pending.sent = True  # it counts in no queue now
+        pending.queued = False
         reason = f"could not be executed within the SLO of {slo * 1e3:g} ms: other requests came first"
-        if pending.due - self._loop.time() > AGAIN * slo:
-            self._loop.call_later(AGAIN * slo, self._retry, pending, reason, Status.DEADLINE)
+        if pending.due - self._loop.time() > OFFER_AGAIN * slo:
+            self._loop.call_later(OFFER_AGAIN * slo, self._retry, pending, reason, Status.DEADLINE)
         else:
             pending.refuse(Status.DEADLINE, reason)
 
-    def _taken(self, numbers: Iterable[int]) -> list[Pending]:
-        """Return the requests of some entries of the scheduler, each once, that still wait."""
+    def _take_entries(self, numbers: Iterable[int]) -> list[Pending]:
+        """Take some of the scheduler's entries; return their requests that still wait, each once."""
         found = [one for number in numbers if (one := self._waiting.pop(number, None)) is not None]
-        return [one for one in dict.fromkeys(found) if not (one.sent or one.over)]
+        return [one for one in dict.fromkeys(found) if one.queued and not one.over]
 
-    def _wait(self) -> None:
-        """Set the timer for what the scheduler wants next."""
+    def _set_timer(self) -> None:
+        """Set the timer to the time at which the scheduler wants to be woken."""
         at = math.inf if self.scheduler is None else self._origin + self.scheduler.wake_at
         if self._timer is not None:
-            if self._timer.when() == at:  # most arrivals change nothing, and setting it costs a few us
+            if self._timer.when() == at:  # as after most arrivals; setting it costs a few us
                 return
             self._timer.cancel()
             self._timer = None
@@ -391,12 +391,12 @@ class Pool:
         if self.scheduler is None:
             return
         wanted, now = self.scheduler.wake_at, self._now()
-        if wanted > now + EARLY:  # never take the time from the scheduler, or it could jump ahead
-            self._wait()
+        if wanted > now + EARLY:  # too early: time must not jump ahead to what it wants
+            self._set_timer()
             return
         self._beliefs.timer_was_late(now - wanted)
-        self._last = max(now, wanted)
-        self._carry_out(self.scheduler.wake(self._last))
+        self._latest_time = max(now, wanted)
+        self._carry_out(self.scheduler.wake(self._latest_time))
 
     def _launch(self, command: Dispatch, requests: Sequence[Pending]) -> None:
         """Send requests to a lane."""
@@ -405,44 +405,44 @@ class Pool:
         stream = self._streams[command.session]
         queue = self._queues[stream.session.name]
         for one in requests:
-            one.sent = True
+            one.queued = False
             one.tries += 1
             queue.items -= one.items
         self._lanes.launch(command.accelerator, stream, requests, self._origin + command.finish)
 
-    def _finished(self, place: int) -> None:
-        """A batch of a lane has ended, or what it executed when the scheduler began."""
+    def _lane_free(self, place: int) -> None:
+        """Tell the scheduler that a lane has ended a batch, or all it had when the scheduler began."""
         if self.scheduler is not None:
             self._carry_out(self.scheduler.finish(place, self._now()))
 
     def _withdraw(self, pending: Pending) -> None:
-        """A request was answered, refused or withdrawn; its entries mean nothing any more."""
-        if not pending.sent:
+        """Do not count a request any more that was answered, refused or withdrawn while it waited."""
+        if pending.queued:
             self._queues[pending.session].items -= pending.items
 
-    def _elsewhere(self, requests: Iterable[Pending], reason: str) -> None:
+    def _retry_all(self, requests: Iterable[Pending], reason: str) -> None:
         for one in requests:
             self._retry(one, reason)
 
     def _retry(self, pending: Pending, reason: str, status: Status = Status.UNAVAILABLE) -> None:
         """Let a request arrive again if there is time for it, else refuse it."""
-        pending.sent = True  # it counts in no queue now
+        pending.queued = False
         if pending.over:
             return
         in_time = self._loop.time() + self._quickest(pending) < pending.due
         if self.up and pending.tries < MOST_TRIES and in_time:
-            self._enter(pending)
+            self._enqueue(pending)
         else:
             pending.refuse(status, reason)
 
     def _quickest(self, pending: Pending) -> float:
-        """Return the shortest time in which a request could be answered, s."""
+        """Return the shortest time from now in which a request could be answered, s."""
         place = self._places.get((pending.session, pending.kind), self._places[pending.session, None])
         return self._beliefs.quickest(self._servers_up(), self._streams[place], pending.items)
 
 
-def _note_limits(queue: _Queue, up: Sequence[WatchedServer]) -> None:
-    """Find how large the batches of a session may be; ``queue`` is modified in place."""
+def _update_limits(queue: _Queue, up: Sequence[WatchedServer]) -> None:
+    """Set the largest batch of a session by the limits of the servers that are up. Modifies ``queue``."""
     name = queue.session.name
     given = [limits.max_batch for server in up if (limits := server.limits.get(name)) is not None]
     known = [size for size in (*given, queue.session.max_batch) if size is not None]
@@ -450,8 +450,8 @@ def _note_limits(queue: _Queue, up: Sequence[WatchedServer]) -> None:
     queue.largest = max(min(known, default=UNKNOWN_LARGEST), 1)
 
 
-def _length(kind: Hashable) -> int:
-    """Return how many characters and numbers a kind has."""
+def _kind_size(kind: Hashable) -> int:
+    """Return how many characters and numbers a kind consists of."""
     if isinstance(kind, str):
         return len(kind)
-    return sum(map(_length, kind)) if isinstance(kind, tuple) else 1
+    return sum(map(_kind_size, kind)) if isinstance(kind, tuple) else 1

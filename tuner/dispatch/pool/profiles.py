@@ -19,19 +19,19 @@ import numpy as np
 __all__ = ["LearnedProfile", "prior_table"]
 
 KEPT = 40
-"""Durations of one batch size."""
+"""Latest durations of each batch size that are kept."""
 ENOUGH = 8
-"""Executions of a batch size from which on its own median counts."""
+"""Executions of a batch size from which on it has a median of its own; also those between two fits."""
 PRIOR = 2.0
-"""Executions that the prior counts as, at both ends."""
+"""How many executions of the smallest and of the largest batch the prior counts as."""
 RECENT = 24
-"""Durations, of any size, that tell whether the machine has changed."""
+"""Latest durations, of any size, that tell whether the machine has changed."""
 DRIFT = 1.35
-"""Factor between what was expected and the median of the recent durations from which on it has."""
+"""The machine has changed if the median ratio of recent to expected durations is this or its inverse."""
 MOST_SPREAD = 3.0
-"""Largest factor of the quantile: what exceeds it now and then is no property of the model."""
+"""Largest factor from a median to a quantile: larger ones are due to the machine, not to the model."""
 SPREAD = 200
-"""Durations, of any size, that the factor of the quantile comes from."""
+"""Latest durations, of any size, that the factor from a median to a quantile is learned from."""
 
 
 def prior_table(largest: int, slo: float) -> np.ndarray:
@@ -50,14 +50,14 @@ class LearnedProfile:
     """How long batches take on one server.
 
     Args:
-        prior: Until enough is known, by batch size.   # (B+1,) s
+        prior: The profile that is assumed until enough is known.   # (B+1,) s
     """
 
     def __init__(self, prior: np.ndarray) -> None:
         self.executions = 0
         """How many batches it has seen."""
         self.drifts = 0
-        """How often the machine changed."""
+        """How often the machine was found to have changed."""
         self.largest = prior.size - 1
         """The largest batch."""
         self._prior = prior

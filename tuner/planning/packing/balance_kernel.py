@@ -30,7 +30,7 @@ def with_bursts(
 
     Args:
         loads: Their rates are not read.
-        cost: What a request of each load takes of an accelerator, s.   # (n,)
+        cost: Time that a request of each load takes of an accelerator, s.   # (n,)
         members: The loads on the node.   # (m,)
         rates: Of each, requests/s.   # (m,)
         sigmas: Standard deviations that there is to be room for.
@@ -54,10 +54,10 @@ def room_for(
 
     Args:
         loads: Their rates are not read.
-        cost: As of :func:`with_bursts`.
-        members: Likewise.
-        rates: Likewise.
-        sigmas: Likewise.
+        cost: Time that a request of each load takes of an accelerator, s.   # (n,)
+        members: The loads on the node.   # (m,)
+        rates: Rate of each member, requests/s.   # (m,)
+        sigmas: Standard deviations of the requests in a burst that there is to be room for.
     """
     low, high = 0.0, np.inf
     factor = 1.0

@@ -13,7 +13,7 @@ memory first, and within it the fastest kind first; the rest of a session goes o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 
@@ -32,11 +32,11 @@ LoadOfKind = Callable[[str], Sequence[SessionLoad | None]]
 Packing = Callable[[Sequence[SessionLoad], Sequence[float], float], list[PackedNode]]
 """Packs loads at these rates onto accelerators with this memory, bytes."""
 WHOLE = 1 - 1e-6
-"""Part of its peak rate from which a backend is saturated with a session."""
+"""A session fills a backend from this part of its peak rate on."""
 LOW = 0.97
 """Backends are released only if the load is below this part of the epoch before (the authors' code)."""
-SAME = 1e6
-"""What a backend counts that hosts a session already, before all others, when a load is placed."""
+HOSTED_BONUS = 1e6
+"""Added to the worth of a backend that hosts a session already, so that it comes before all others."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class _Cluster:
 
     loads: Sequence[SessionLoad]
     arrays: LoadArrays
-    """Of the same."""
+    """The loads as arrays."""
     left: list[float]
     """requests/s of each session that are still to be placed."""
     nowhere_else: list[bool]
@@ -76,14 +76,16 @@ def plan_epoch(
 
     Args:
         loads_of: The sessions on a kind of backends.
-        backends: What there is; None for as many as are needed, of the default kind.
-        memory: Bytes of each backend, if there are as many as are needed.
+        backends: The backends to be used; None for as many equal ones of the default kind as are needed.
+        memory: Bytes of each backend, if ``backends`` is None.
         previous: The plan of the epoch before.
         packing: How empty backends are filled.
         spill: Part of its duty cycle up to which a backend of the epoch before may execute before it loses
             sessions; more than 1 where the rates have a margin, so that few models move.
     """
-    given = list(backends) if backends is not None else _enough(loads_of("default"), memory, previous)
+    given = (
+        list(backends) if backends is not None else _enough_backends(loads_of("default"), memory, previous)
+    )
     groups = _groups(loads_of, given)
     rates = _rates(loads_of, given)
     kept = previous if previous is not None and previous.backends else None
@@ -91,14 +93,14 @@ def plan_epoch(
     if kept is not None and sum(left) > ROUNDING * sum(rates.values()):
         fresh, fresh_left = _fill(groups, rates, None, packing, spill)
         if sum(fresh_left) < sum(left) - ROUNDING:
-            bins, left = _renamed(groups, fresh, kept), fresh_left
+            bins, left = _assign_backends(groups, fresh, kept), fresh_left
     return _plan(groups, bins, dict(zip(rates, left, strict=True)), kept, given)
 
 
-def _enough(
+def _enough_backends(
     loads: Sequence[SessionLoad | None], memory: float, previous: ClusterPlan | None
 ) -> list[Backend]:
-    """Return as many equal backends as the loads can need, those of the epoch before first."""
+    """Return more equal backends than the loads can need, those of the epoch before first."""
     most = sum(2 + int(load.rate / load.peak) for load in loads if load is not None and load.fits)
     names = [backend.name for backend in previous.backends] if previous is not None else []
     known = set(names)
@@ -115,7 +117,7 @@ class _Group:
     backends: list[Backend]
 
     def load(self, index: int) -> SessionLoad:
-        """Return a load that can execute here."""
+        """Return a load that is known to execute on these backends."""
         found = self.loads[index]
         assert found is not None, f"load {index} cannot execute here"
         return found
@@ -181,21 +183,22 @@ def _nothing(name: str) -> SessionLoad:
 
 
 def _pack_afresh(cluster: _Cluster, backends: Sequence[Backend], packing: Packing) -> None:
-    """Fill empty backends with the fullest nodes. ``cluster`` is modified in place."""
+    """Pack all loads anew onto empty backends; if too few, the fullest nodes. Modifies ``cluster``."""
     nodes = packing(cluster.loads, cluster.left, backends[0].memory)
-    if len(nodes) > len(backends):  # those first that have no other place, then the fullest
-        nodes.sort(key=lambda node: (-_bound(cluster, node), -node.occupancy))
+    if len(nodes) > len(backends):  # first those with a session that has no other place
+        nodes.sort(key=lambda node: (-_has_only_place_here(cluster, node), -node.occupancy))
     for backend, node in zip(backends, nodes, strict=False):
         cluster.bins.append(_Bin(backend, node))
-        _take(cluster, node)
+        _mark_placed(cluster, node.loads)
 
 
-def _bound(cluster: _Cluster, node: PackedNode) -> bool:
+def _has_only_place_here(cluster: _Cluster, node: PackedNode) -> bool:
     return any(cluster.nowhere_else[load] for load, _ in node.loads)
 
 
-def _take(cluster: _Cluster, node: PackedNode) -> None:
-    for load, rate in node.loads:
+def _mark_placed(cluster: _Cluster, loads: Iterable[tuple[int, float]]) -> None:
+    """Subtract placed (load, requests/s) from what is left. ``cluster`` is modified in place."""
+    for load, rate in loads:
         cluster.left[load] = max(cluster.left[load] - rate, 0.0)
         if cluster.left[load] <= ROUNDING * cluster.loads[load].rate:
             cluster.left[load] = 0.0
@@ -213,10 +216,10 @@ def _keep(cluster: _Cluster, backends: Sequence[Backend], previous: ClusterPlan)
         for backend, rate in _shares(load, here, cluster.left[index[name]]).items():
             shares.setdefault(backend, {})[index[name]] = rate
     for name, members in shares.items():
-        node = _not_overloaded(cluster, members, known[name].memory)
+        node = _without_overload(cluster, members, known[name].memory)
         if node is not None:
             cluster.bins.append(_Bin(known[name], node))
-            _take(cluster, node)
+            _mark_placed(cluster, node.loads)
 
 
 def _shares(load: SessionLoad, before: dict[str, float], rate: float) -> dict[str, float]:
@@ -233,8 +236,8 @@ def _shares(load: SessionLoad, before: dict[str, float], rate: float) -> dict[st
     return shares
 
 
-def _not_overloaded(cluster: _Cluster, members: dict[int, float], memory: float) -> PackedNode | None:
-    """Return the node without its cheapest sessions, as far as it must lose them; None if nothing is left."""
+def _without_overload(cluster: _Cluster, members: dict[int, float], memory: float) -> PackedNode | None:
+    """Return the node without the cheapest sessions, until the rest fits; None if nothing fits."""
     loads = cluster.loads
     by_cost = sorted(members.items(), key=lambda member: -member[1] / loads[member[0]].peak)
     while by_cost:
@@ -273,20 +276,18 @@ def _place_rest(cluster: _Cluster, backends: Sequence[Backend]) -> None:
             if node is None:
                 continue
             cluster.bins.append(_Bin(free.pop(0), node))
-        cluster.left[index] = max(cluster.left[index] - rate, 0.0)
-        if cluster.left[index] <= ROUNDING * cluster.loads[index].rate:
-            cluster.left[index] = 0.0
+        _mark_placed(cluster, [(index, rate)])
 
 
 def _place(cluster: _Cluster, load: int, rate: float, bins: Sequence[_Bin]) -> bool:
-    """Put a rate into the bin that it fills best; says whether one had room. A bin is modified in place."""
+    """Add a rate to the bin that it fills best; return whether one had room. That bin is modified."""
     best, chosen, made = 0.0, None, None
     for each in bins:
         members = dict(each.node.loads)
         here = load in members
         members[load] = members.get(load, 0.0) + rate
         node = _fit_node(cluster, list(members.items()), each.backend.memory)
-        if node is not None and (worth := node.occupancy + SAME * here) > best:
+        if node is not None and (worth := node.occupancy + HOSTED_BONUS * here) > best:
             best, chosen, made = worth, each, node
     if chosen is None or made is None:
         return False
@@ -306,7 +307,7 @@ def _load_before(cluster: _Cluster, previous: ClusterPlan) -> float:
 
 
 def _release(cluster: _Cluster) -> None:
-    """Move the sessions of the least occupied backends to others. ``cluster`` is modified in place."""
+    """Empty the least occupied backends whose sessions all fit onto others. ``cluster`` is modified."""
     for least in sorted(cluster.bins, key=lambda each: each.node.occupancy):
         others = [each for each in cluster.bins if each is not least]
         before = [each.node for each in others]
@@ -317,7 +318,7 @@ def _release(cluster: _Cluster) -> None:
                 each.node = node
 
 
-def _renamed(groups: Sequence[_Group], bins: list[_Bin], previous: ClusterPlan) -> list[_Bin]:
+def _assign_backends(groups: Sequence[_Group], bins: list[_Bin], previous: ClusterPlan) -> list[_Bin]:
     """Give the nodes of each group to its backends so that few models move."""
     from scipy.optimize import linear_sum_assignment
 
@@ -348,9 +349,9 @@ def _plan(
     planned, loaded = [], 0
     for each in sorted(bins, key=lambda each: place[each.backend.name]):
         group = group_of[each.backend.name]
-        planned.append(_planned(each, group))
+        planned.append(_planned_backend(each, group))
         loaded += len({one.name for one in planned[-1].sessions} - before.get(each.backend.name, set()))
-    best = {name: max(_best(group, index) for group in groups) for index, name in enumerate(names)}
+    best = {name: max(_best_rate(group, index) for group in groups) for index, name in enumerate(names)}
     served = {
         name: sum(rates.values())
         for name, rates in ClusterPlan(backends=tuple(planned), load=0).hosted.items()
@@ -367,7 +368,7 @@ def _plan(
     )
 
 
-def _planned(each: _Bin, group: _Group) -> PlannedBackend:
+def _planned_backend(each: _Bin, group: _Group) -> PlannedBackend:
     sessions, memory = [], 0.0
     for (index, rate), batch in zip(each.node.loads, each.node.batches, strict=True):
         load = group.load(index)
@@ -383,7 +384,7 @@ def _planned(each: _Bin, group: _Group) -> PlannedBackend:
     )
 
 
-def _best(group: _Group, index: int) -> float:
+def _best_rate(group: _Group, index: int) -> float:
     load = group.loads[index]
     return load.best if load is not None and group.usable[index] else 0.0
 

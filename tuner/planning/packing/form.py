@@ -79,7 +79,7 @@ class PlannedLoad(LoadProfile):
     rate: Annotated[NotNegative, Field(le=FASTEST)]
     """Requests/s."""
     memory_mib: Annotated[NotNegative, Field(le=1e9)] = 0.0
-    """Of its model on a backend."""
+    """Memory that its model takes on a backend, MiB."""
     profiles: dict[str, LoadProfile] | None = None
     """Instead of one profile: one for each kind of backends that can execute it."""
     prefix: Name | None = None

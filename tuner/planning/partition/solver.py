@@ -22,8 +22,10 @@ __all__ = ["Partition", "better_partition", "find_partition", "random_partition"
 
 SMALL = 400
 """Binaries up to which the whole program is solved at once."""
-TURN = 0.4
-"""s for the sub-clusters of one neighbourhood."""
+TURN, LEAST_TURN = 0.4, 0.05
+"""s for the program of one neighbourhood; with less than the second left, none is begun."""
+TURN_GAP = 0.02
+"""Relative distance from the best bound at which the solver may stop in a neighbourhood: another follows."""
 TOGETHER = 3
 """Sub-clusters of a neighbourhood."""
 PATIENCE = 40
@@ -34,6 +36,8 @@ GAIN = 1e-4
 """Least relative gain that counts."""
 PROOF = 1e-5
 """Relative gain that shows that a partition was not the best, whatever the solver says of it."""
+TINY = 1e-300
+"""Least mean that is divided by: where all rates or all memories are 0, the ratios are 0, too."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,8 +123,8 @@ def _refusal(problem: PartitionProblem, found: Solved, seconds: float) -> Invali
 
 def _greedy(problem: PartitionProblem) -> np.ndarray:
     """Return the partition before with new models added, or one from nothing, the largest model first."""
-    rate_mean = max(problem.rate.sum() / problem.parts, 1e-300)
-    memory_mean = max(problem.memory.sum() / problem.parts, 1e-300)
+    rate_mean = max(problem.rate.sum() / problem.parts, TINY)
+    memory_mean = max(problem.memory.sum() / problem.parts, TINY)
     weights = problem.rate / rate_mean, problem.memory_weight * problem.memory / memory_mean
     keeps = problem.most_disruption < np.inf
     assignment = problem.before.copy() if keeps else np.full(problem.size, NOWHERE)
@@ -149,7 +153,7 @@ def _improved(
     """Return a partition that is at least as good, by programs over few sub-clusters at a time."""
     best, idle = problem.objective(assignment), 0
     means = problem.rate.sum() / problem.parts, problem.memory.sum() / problem.parts
-    while idle < PATIENCE and best > BALANCED and (left := until - time.perf_counter()) > 0.05:
+    while idle < PATIENCE and best > BALANCED and (left := until - time.perf_counter()) > LEAST_TURN:
         chosen = _neighbourhood(problem, assignment, idle, generator)
         inside = np.flatnonzero(np.isin(assignment, chosen))
         found = solve_program(
@@ -157,7 +161,7 @@ def _improved(
             min(TURN, left),
             means=means,
             floors=_floors(problem, assignment, chosen, means),
-            gap=0.02,
+            gap=TURN_GAP,
         )
         idle += 1
         if found.assignment is None:
@@ -174,8 +178,8 @@ def _neighbourhood(
 ) -> np.ndarray:
     """Return the sub-clusters to solve for: that of the largest deviation, its opposite, and a random one."""
     rate, memory = problem.sums(assignment)
-    deviation = rate / max(rate.mean(), 1e-300) - 1
-    other = memory / max(memory.mean(), 1e-300) - 1
+    deviation = rate / max(rate.mean(), TINY) - 1
+    other = memory / max(memory.mean(), TINY) - 1
     if np.abs(other).max() * problem.memory_weight > np.abs(deviation).max():
         deviation = other
     worst = int(np.argmax(np.abs(deviation)))

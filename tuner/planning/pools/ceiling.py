@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["ceilings"]
+__all__ = ["STEEPEST", "ceilings"]
 
 STEPS = 400
-"""Within 0.5 % of the limit of many steps with the paper's figures."""
+"""Gradient steps; with the paper's figures the ceiling is then within 0.5 % of its limit."""
 STEEPEST = 5.0
-"""Of a step's exponent, before its size."""
+"""Largest gradient that a step follows, so that a type with a price near 0 does not jump to the top."""
 
 
 def ceilings(

@@ -94,9 +94,9 @@ def with_profiles(
     for kind in types:
         given = learned.root.get(kind.name, {}).get(model)
         if isinstance(given, str):
-            found = _best(read_observations(Path(given)), sizes)
+            found = _fastest(read_observations(Path(given)), sizes)
             notes.append(f"{model} on {kind.name} was learned: {found.text}")
-            notes += _doubts(f"{model} on {kind.name}", found, sizes)
+            notes += _caveats(f"{model} on {kind.name}", found, sizes)
             given = found.line
         if given is not None:
             kind = kind.model_copy(update={"profile": {**kind.profile, model: given}})  # noqa: PLW2901
@@ -111,13 +111,13 @@ def read_observations(path: Path) -> list[Learned]:
         StorageError: It cannot be read.
         InvalidInput: It holds no window with a profile; says what it needs.
     """
-    windows, sweep = _windows(path)
+    windows, sweep = _read_windows(path)
     if not sweep:
         windows = [one for one in windows if one["configuration"] == windows[-1]["configuration"]]
     groups: dict[tuple[tuple[str, float], ...], list[Mapping[str, Any]]] = {}
     for window in windows:
         groups.setdefault(tuple(window["configuration"].items()), []).append(window)
-    found = [_learned(dict(knobs), group) for knobs, group in groups.items()]
+    found = [_mean_profile(dict(knobs), group) for knobs, group in groups.items()]
     profiles = [one for one in found if one is not None]
     if not profiles:
         fix = "observe under load, with batches of several sizes: tuner observe TARGET --json > FILE"
@@ -125,8 +125,13 @@ def read_observations(path: Path) -> list[Learned]:
     return profiles
 
 
-def _windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
-    """Return all undisturbed windows, and whether they are of a sweep."""
+def _read_windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
+    """Read the undisturbed windows of a file; return them, and whether they are of a sweep.
+
+    Raises:
+        StorageError: The file cannot be read.
+        InvalidInput: It is too large, or holds something else than windows.
+    """
     try:
         if path.stat().st_size > LARGEST:
             raise InvalidInput(f"--profiles {path}", f"is larger than {LARGEST // 1_000_000} MB")
@@ -143,7 +148,7 @@ def _windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
     if isinstance(rows, list):
         found = [window for row in rows if isinstance(row, dict) for window in row.get("windows", [])]
         roles = _roles(whole.get("knobs"))
-        return [{**_window(one, f"{path}"), "roles": roles} for one in found if _counts(one)], True
+        return [{**_checked_window(one, f"{path}"), "roles": roles} for one in found if _is_usable(one)], True
     windows = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
@@ -151,7 +156,7 @@ def _windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
                 one = parse_json(line)
             except ValueError:
                 raise InvalidInput(f"--profiles {path} line {number}", "is not JSON", _FIX) from None
-            if _counts(_window(one, f"{path} line {number}")):
+            if _is_usable(_checked_window(one, f"{path} line {number}")):
                 windows.append(one)
     return windows, False
 
@@ -159,7 +164,7 @@ def _windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
 _FIX = "give what `tuner observe TARGET --json` or `tuner sweep` wrote"
 
 
-def _window(value: Any, place: str) -> Mapping[str, Any]:
+def _checked_window(value: Any, place: str) -> Mapping[str, Any]:
     """Return a window after checking the fields that are used here."""
     if not (isinstance(value, dict) and isinstance(value.get("configuration"), dict) and "profile" in value):
         raise InvalidInput(f"--profiles {place}", "is no observed window", _FIX)
@@ -173,20 +178,20 @@ def _window(value: Any, place: str) -> Mapping[str, Any]:
 
 
 def _roles(knobs: Any) -> dict[str, str]:
-    """Return knob name -> role for the knobs of a sweep, as far as they say."""
+    """Return the role of each knob of a sweep by its name, of knobs that say one."""
     known = knobs if isinstance(knobs, list) else []
     return {
         str(k["name"]): str(k["role"]) for k in known if isinstance(k, dict) and {"name", "role"} <= set(k)
     }
 
 
-def _counts(window: Any) -> bool:
-    """Whether a window may be learned from."""
+def _is_usable(window: Any) -> bool:
+    """Whether a window was not disturbed, so that it may be learned from."""
     return isinstance(window, dict) and not window.get("disturbed")
 
 
-def _learned(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> Learned | None:
-    """Return the mean profile of windows of one configuration, weighted by executions."""
+def _mean_profile(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> Learned | None:
+    """Return the mean profile of windows of one configuration, weighted by executions; None without any."""
     profiles = [window["profile"] for window in windows if window["profile"] is not None]
     executions = sum(profile["executions"] for profile in profiles)
     if executions == 0:
@@ -209,14 +214,14 @@ def _learned(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> L
     return Learned(line, largest, int(executions), knobs, roles_known=bool(roles) or not knobs)
 
 
-def _best(found: Sequence[Learned], sizes: SizeDistribution) -> Learned:
-    """Return the profile under which the requests take least, on average."""
+def _fastest(found: Sequence[Learned], sizes: SizeDistribution) -> Learned:
+    """Return the profile under which requests of these sizes take the least time on average."""
     items = np.arange(sizes.probability.size)
     return min(found, key=lambda one: float(one.line.latency(items) @ sizes.probability))
 
 
-def _doubts(what: str, found: Learned, sizes: SizeDistribution) -> list[str]:
-    """Return where a profile goes beyond what was measured."""
+def _caveats(what: str, found: Learned, sizes: SizeDistribution) -> list[str]:
+    """Return sentences on where a profile goes beyond what was measured."""
     largest = min(sizes.largest, found.line.max_batch or sizes.largest)
     doubts = []
     if largest > found.largest:

@@ -37,7 +37,7 @@ class Order(NamedTuple):
     sizes: SizeDistribution
     offers: Offers
     types: tuple[InstanceType, ...]
-    """Those that run the model, with learned profiles, in the order of the offers."""
+    """The instance types that run the model, with learned profiles, in the order of the offers."""
     budget: float
     """$/h."""
 
@@ -91,7 +91,7 @@ def plan_instances(session: Demand, sizes: SizeDistribution, offers: Offers, bud
 
     Args:
         session: The model and its SLO; its own sizes are ignored.
-        sizes: Of its requests, from a file or from a :class:`~tuner.workload.sizes.SizeMonitor`.
+        sizes: The sizes of its requests, from a file or a :class:`~tuner.workload.sizes.SizeMonitor`.
         offers: What can be rented for the model.
         budget: $/h.
 

@@ -187,8 +187,8 @@ class Replanner:
         """Note the requests of a window, as if they had come evenly.
 
         Args:
-            begin: Of the window, s.
-            end: Likewise.
+            begin: When the window began, s.
+            end: When it ended, s.
             items: Their sizes, in any order.   # (n,)
         """
         times = begin + (end - begin) * (np.arange(items.size) + 1) / max(items.size, 1)

@@ -19,7 +19,7 @@ class Weight(NamedTuple):
     """A tensor that belongs to the model."""
 
     digest: bytes
-    """Of its type, shape and numbers."""
+    """Hash of its type, shape and numbers."""
     size: int
     """Bytes."""
 

@@ -121,8 +121,8 @@ def _part(model: ModelProto, graph: Graph, inputs: dict[str, str], outputs: dict
     """Return the part of a model between some values.
 
     Args:
-        model: The whole.
-        graph: The same as a graph.
+        model: The whole model.
+        graph: The model as a graph.
         inputs: Values that are given, each with the name of the input that gives it.
         outputs: Values that are wanted, each with the name of its output.
     """

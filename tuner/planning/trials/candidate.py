@@ -12,6 +12,7 @@ import numpy as np
 
 from tuner.planning.pools.bound import Terms, bounds
 from tuner.planning.pools.catalogue import Offers
+from tuner.planning.pools.ceiling import STEEPEST
 from tuner.planning.pools.pool import pools_within, ranked
 from tuner.rounding import ROUNDING
 from tuner.workload.sizes import SizeDistribution
@@ -19,11 +20,13 @@ from tuner.workload.sizes import SizeDistribution
 __all__ = ["Candidates", "kept_sizes", "make_candidates", "rough_ceilings"]
 
 MOST = 2000
-"""Pools whose ceilings are computed; of more, those with the highest bounds (eq. 15)."""
+"""Most pools whose ceilings are computed: those with the highest bounds (eq. 15)."""
 GROUPS = 40
-"""Of sizes, about equally frequent; sizes within one are not told apart."""
+"""Groups of sizes, about equally frequent; sizes within a group count as one."""
 STEPS = 40
-"""Of the ceilings; they are a few percent too high with so few, and in the right order."""
+"""Gradient steps for the ceilings: with so few they are a few percent too high, but in the right order."""
+TOO_LONG = 1e9
+"""Seconds that stand for a size that misses the SLO: finite, so that shares of the work stay numbers."""
 
 
 class Candidates(NamedTuple):
@@ -93,19 +96,22 @@ def rough_ceilings(pools: np.ndarray, latency: np.ndarray, slo: float, probabili
         dearest = np.maximum(dearest, cost)
         kinds = np.arange(pools.shape[1])
         load = (part[:, None, :] * (cheapest[:, None, :] == kinds[:, None])).sum(axis=2) / cost[:, None]
-        slope = np.minimum(load / np.maximum(worth, 1e-12) - 1, 5.0)
+        slope = np.minimum(load / np.maximum(worth, 1e-12) - 1, STEEPEST)
         worth = worth * np.exp(slope * 0.5 / np.sqrt(1 + step))
         worth /= worth.sum(axis=1, keepdims=True)
     return 1 / dearest
 
 
 def _grouped(latency: np.ndarray, slo: float, probability: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean times by type and group of sizes, infinite where not within the SLO, and the shares."""
+    """Return the mean time by type and group of sizes, and the share of each group.   # (T, K) s, (K,).
+
+    The time is ``TOO_LONG`` where a size of the group misses the SLO.
+    """
     come = np.flatnonzero(probability)
     share = probability[come]
     group = np.minimum((np.cumsum(share) - share / 2) * GROUPS, GROUPS - 1).astype(int)
     group = np.unique(group, return_inverse=True)[1]
     weight = np.bincount(group, weights=share)
-    work = np.where(latency[:, come] <= slo, latency[:, come], 1e9) * share
+    work = np.where(latency[:, come] <= slo, latency[:, come], TOO_LONG) * share
     mean = np.stack([np.bincount(group, weights=row) for row in work]) / weight
-    return np.where(mean < 1e6, mean, 1e9), weight
+    return np.where(mean < TOO_LONG / 1e3, mean, TOO_LONG), weight

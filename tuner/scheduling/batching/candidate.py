@@ -1,7 +1,7 @@
 """The batch that a session would send now: how large it may be, and which requests are given up for it.
 
-One candidate per session (Symphony, section 4.2). Its requests are always the oldest that wait, so that a
-number tells which. The parts, as in the authors' later code:
+There is one candidate per session (Symphony, section 4.2). Its requests are always the oldest that wait, so
+their number identifies them. The parts, as in the authors' later code:
 
 * **Target batch**: the largest b with ``l(b) (1 + 1/n) + data b <= SLO - control - response``, where
   ``n = lambda l(b) / b`` accelerators carry the load; for ``n <= 1`` the time to gather a batch counts
@@ -9,7 +9,7 @@ number tells which. The parts, as in the authors' later code:
   is the largest b with ``l(b) <= SLO / 2``. It says how large a batch must be before no more requests are
   given up for it; it does not keep a batch from being larger.
 * **Rate**: arrivals of the last ``WINDOW`` seconds, those of the window before the present one taken as
-  spread evenly. Looked at every ``LOOK`` seconds; a change below ``NOTICEABLE`` changes nothing.
+  spread evenly. It is measured every ``LOOK`` seconds; a relative change below ``NOTICEABLE`` is ignored.
 * **Drop rules**, which say from which request on the batch begins when time is short:
 
   - ``WINDOW_DROP`` (Symphony). Shrink from the head until all the rest could be one batch that ends by the
@@ -58,7 +58,7 @@ __all__ = [
 WINDOW = 5.0
 """s over which the request rate is measured."""
 LOOK = 0.05
-"""s between two looks at the rate."""
+"""s between two measurements of the rate."""
 NOTICEABLE = 0.01
 """Relative change of the rate from which on the target batch is computed again."""
 
@@ -90,7 +90,7 @@ CANDIDATE = np.dtype(
         ("enough", "f8"),  # beta * lambda; infinite if it does not count
         ("beta", "f8"),  # s, the part of the latency that does not depend on the batch
         ("rate", "f8"),  # 1/s, the one that `target` and `enough` were computed with; 0 if not known
-        ("look_at", "f8"),  # s, when to look at the rate again
+        ("look_at", "f8"),  # s, when to measure the rate again
         ("began", "f8"),  # s, begin of the present window; before 0 if nothing has arrived yet
         ("count", "i8"),  # arrivals in the present window
         ("before", "i8"),  # arrivals in the window before; -1 if there was none
@@ -119,7 +119,7 @@ def fits(policy: Symphony, session: int, count: int, latest: float) -> bool:
 
 @njit_flat
 def form(policy: Symphony, session: int, kind: int, free: float) -> None:
-    """Form the session's batch; what its drop rule gives up is dropped with one command at most.
+    """Form the session's batch; the requests that its drop rule gives up are dropped by one command.
 
     Args:
         policy: Cluster and candidate are modified in place.
@@ -133,18 +133,18 @@ def form(policy: Symphony, session: int, kind: int, free: float) -> None:
     candidates[session].free = free
     candidates[session].suffix = max(candidates[session].suffix, head)
     if policy.options[0].drop == WINDOW_DROP:
-        keep = _window(policy, session)
+        keep = _plan_window_drop(policy, session)
     elif policy.options[0].drop == EARLY_DROP:
-        keep = _early(policy, session)
+        keep = _plan_early_drop(policy, session)
     else:
-        keep = _lazy(policy, session)
+        keep = _plan_lazy_drop(policy, session)
     candidates[session].suffix = max(candidates[session].suffix, keep)
     if keep > head:
         drop(policy.cluster, session, keep - head)
 
 
 @njit_flat
-def _window(policy: Symphony, session: int) -> int:
+def _plan_window_drop(policy: Symphony, session: int) -> int:
     """Plan by WINDOW_DROP; return the first position to keep. Modifies the candidate in place."""
     cluster, candidates = policy.cluster, policy.candidates
     tail = cluster.queues[session].tail
@@ -169,7 +169,7 @@ def _window(policy: Symphony, session: int) -> int:
 
 
 @njit_flat
-def _early(policy: Symphony, session: int) -> int:
+def _plan_early_drop(policy: Symphony, session: int) -> int:
     """Plan by EARLY_DROP; return the first position to keep. Modifies the candidate in place."""
     cluster, candidates = policy.cluster, policy.candidates
     tail = cluster.queues[session].tail
@@ -185,7 +185,7 @@ def _early(policy: Symphony, session: int) -> int:
 
 
 @njit_flat
-def _lazy(policy: Symphony, session: int) -> int:
+def _plan_lazy_drop(policy: Symphony, session: int) -> int:
     """Plan by LAZY_DROP; return the first position to keep. Modifies the candidate in place."""
     cluster, candidates = policy.cluster, policy.candidates
     tail = cluster.queues[session].tail
@@ -198,7 +198,7 @@ def _lazy(policy: Symphony, session: int) -> int:
 
 @njit_flat
 def _extend(policy: Symphony, session: int, keep: int, count: int) -> int:
-    """Return the largest batch from ``keep`` on that ends by its head's deadline; ``count`` is known to."""
+    """Return the largest batch from ``keep`` on that ends by its head's deadline; one of ``count`` does."""
     cluster, candidates = policy.cluster, policy.candidates
     high = min(cluster.queues[session].tail - keep, candidates[session].largest)
     if high <= count:
@@ -233,7 +233,7 @@ def target_batch(cluster: Cluster, session: int, rate: float) -> int:
 
 @njit_flat
 def tune(policy: Symphony, session: int) -> None:
-    """Compute what depends on the options and the rate. The session's candidate is modified in place."""
+    """Set ``target`` and ``enough`` by the options and the rate. The session's candidate is modified."""
     cluster, candidates = policy.cluster, policy.candidates
     rate = candidates[session].rate
     candidates[session].enough = np.inf
@@ -249,20 +249,26 @@ def tune(policy: Symphony, session: int) -> None:
 
 @njit_inline
 def count_arrival(policy: Symphony, session: int) -> None:
-    """Count an arrival, and look at the rate if it is time to. Modifies the candidate in place."""
+    """Count an arrival, and measure the rate if that is due. Modifies the candidate in place."""
     candidates = policy.candidates
     now = policy.cluster.board[0].now
     candidates[session].count += 1
     if now >= candidates[session].look_at:
-        rate = _look(candidates, session, now)
+        rate = _measured_rate(candidates, session, now)
         if abs(rate - candidates[session].rate) > NOTICEABLE * candidates[session].rate:
             candidates[session].rate = rate
             tune(policy, session)
 
 
 @njit_flat
-def _look(candidates: np.ndarray, session: int, now: float) -> float:
-    """Return the request rate, 1/s. The session's candidate is modified in place."""
+def _measured_rate(candidates: np.ndarray, session: int, now: float) -> float:
+    """Return the request rate, 1/s, and go on to the next window if this one is over.
+
+    Args:
+        candidates: That of the session is modified in place.
+        session: Which session.
+        now: s.
+    """
     began = candidates[session].began
     rate = 0.0
     if began < 0:  # the first arrival opens the first window and does not count in it

@@ -63,7 +63,7 @@ CAPS = ("planned", "profile")
 ORDERS = ("least_left", "most_left", "adaptive")
 LEAST_LEFT, MOST_LEFT, ADAPTIVE = range(3)  # in the order of `ORDERS`
 SECONDS = 1.0
-"""Over which a backend averages what it is asked for."""
+"""Time over which a backend averages the demand on it, s."""
 
 BACKEND = np.dtype(
     [
@@ -175,7 +175,7 @@ def arrive(policy: Nexus, session: int, source: int, number: int, now: float) ->
         drop(cluster, queue, 1)
         return OK
     if policy.rule[0].order == ADAPTIVE:
-        _count(policy, accelerator, queue, now)
+        _count_demand(policy, accelerator, queue, now)
     if cluster.accelerators[accelerator].outstanding == 0:
         _serve(policy, accelerator, now)
     return OK
@@ -199,18 +199,18 @@ def wake(policy: Nexus, now: float) -> int:
 
 @njit_flat
 def _serve(policy: Nexus, accelerator: int, now: float) -> None:
-    """Give an idle backend the batch of the first session in turn that has one."""
+    """Let an idle backend execute the batch of the first session, in turn, that has one."""
     cluster = policy.cluster
     first, count = policy.backends[accelerator].first, policy.backends[accelerator].count
     turn = policy.backends[accelerator].turn
-    newest = _most_left(policy, accelerator, now)
+    newest = _newest_first(policy, accelerator, now)
     for _ in range(count):
         queue = first + turn
         turn = turn + 1 if turn + 1 < count else 0
         if not waiting(cluster, queue):
             continue
         early = policy.rule[0].early == 1 and not newest
-        size = _early(policy, queue, now) if early else _lazy(policy, queue, newest, now)
+        size = _early_drop(policy, queue, now) if early else _lazy_drop(policy, queue, newest, now)
         if size:
             offset = waiting(cluster, queue) - size if newest else 0
             start = _start(cluster, queue, offset, size, now)
@@ -223,8 +223,8 @@ def _serve(policy: Nexus, accelerator: int, now: float) -> None:
 
 
 @njit_flat
-def _early(policy: Nexus, queue: int, now: float) -> int:
-    """Drop what stands before the first window that can be executed; return its size, 0 if there is none."""
+def _early_drop(policy: Nexus, queue: int, now: float) -> int:
+    """Drop the requests before the first window that ends in time; return its size, 0 if there is none."""
     cluster, count = policy.cluster, waiting(policy.cluster, queue)
     gone, size = 0, min(policy.batch[queue], count)
     while size and not _fits(cluster, queue, gone, size, now):
@@ -236,10 +236,10 @@ def _early(policy: Nexus, queue: int, now: float) -> int:
 
 
 @njit_flat
-def _lazy(policy: Nexus, queue: int, newest: bool, now: float) -> int:
-    """Drop the heads that are too late even alone; return how many can be served, 0 if none is left.
+def _lazy_drop(policy: Nexus, queue: int, newest: bool, now: float) -> int:
+    """Drop the oldest requests that are late even alone; return the size of the batch, 0 without one.
 
-    They are the oldest that are left, or the newest.
+    The batch is of the oldest requests that remain or, if ``newest``, of the newest.
     """
     cluster, count = policy.cluster, waiting(policy.cluster, queue)
     gone = 0
@@ -255,27 +255,27 @@ def _lazy(policy: Nexus, queue: int, newest: bool, now: float) -> int:
 
 
 @njit_flat
-def _count(policy: Nexus, accelerator: int, queue: int, now: float) -> None:
-    """Count a request that came to a backend into what it is asked for."""
+def _count_demand(policy: Nexus, accelerator: int, queue: int, now: float) -> None:
+    """Add a request that came to a backend to the demand on it. Modifies ``policy``."""
     cluster, size = policy.cluster, policy.batch[queue]
     kind, session = cluster.accelerators[accelerator].kind, cluster.queues[queue].session
     each = cluster.latency[kind, session, size] / size
-    policy.backends[accelerator].asked = _asked(policy, accelerator, now) + each / SECONDS
+    policy.backends[accelerator].asked = _demand(policy, accelerator, now) + each / SECONDS
     policy.backends[accelerator].asked_at = now
 
 
 @njit_flat
-def _asked(policy: Nexus, accelerator: int, now: float) -> float:
-    """Return how much of its time the requests that came to a backend of late need."""
+def _demand(policy: Nexus, accelerator: int, now: float) -> float:
+    """Return the demand on a backend: s of execution per s that recent requests need in planned batches."""
     passed = now - policy.backends[accelerator].asked_at
     return float(policy.backends[accelerator].asked * math.exp(-passed / SECONDS))
 
 
 @njit_flat
-def _most_left(policy: Nexus, accelerator: int, now: float) -> bool:
-    """Whether a backend serves the requests with the most time left first."""
+def _newest_first(policy: Nexus, accelerator: int, now: float) -> bool:
+    """Whether a backend now serves the newest requests first, which have the most time left."""
     order = policy.rule[0].order
-    return bool(order == MOST_LEFT or (order == ADAPTIVE and _asked(policy, accelerator, now) > 1))
+    return bool(order == MOST_LEFT or (order == ADAPTIVE and _demand(policy, accelerator, now) > 1))
 
 
 @njit_flat

@@ -216,9 +216,9 @@ def raised_batches(
     """Return the largest batch that each session's own SLO allows, if the others keep theirs.
 
     Args:
-        sessions: All there are.
-        kind: Of the accelerator.
-        members: (session, planned batch) on it.
+        sessions: All sessions of the cluster.
+        kind: The kind of the accelerator.
+        members: (session, planned batch) of each session on it.
     """
     planned = [float(sessions[index].latency[kind, size]) for index, size in members]
     sizes = []

@@ -4,8 +4,8 @@ The paper calls a request with a size a query, and the SLO a QoS target.
 
 At every arrival and end of a request, while an instance is idle, the waiting requests (rows) are matched with
 all instances (columns), idle or not. A request on an instance costs ``C_j L_ij``. ``L_ij`` is the time until
-it would end there, with what the instance still has to do (eq. 2). ``C_j`` is how little a second of the
-instance is worth: the time of the largest request on the fastest type over that on this one. If the request
+it would end there, with what the instance still has to do (eq. 2). ``C_j`` is what a second of the instance
+is worth, at most 1: the time of the largest request on the fastest type over that on this one. If the request
 would end after its SLO times the guard, it costs ten times the SLO (eq. 5, 8). Of the pairs, those with an
 idle instance are sent (eq. 6, 7); the other requests wait for the next matching.
 
@@ -51,12 +51,12 @@ from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
 __all__ = ["Kairos", "KairosOptions", "build"]
 
-WINDOW = 2
-"""Requests that are looked at, per instance."""
+PER_INSTANCE = 2
+"""Waiting requests per instance that one matching considers, the oldest first."""
 SAFE = 6.0
-"""Standard deviations of slack with which nothing is taken to be late."""
+"""Standard deviations of slack from which on the probability of being late counts as 0 (it is below 1e-9)."""
 NOISE = 1 << 12
-"""Factors on predictions that are drawn ahead; a power of 2."""
+"""How many factors on predictions are drawn ahead, and then used again and again; a power of 2."""
 
 RULE = np.dtype(
     [
@@ -75,7 +75,7 @@ CANDIDATE = np.dtype([("queue", "i8"), ("position", "i8")], align=True)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KairosOptions:
-    """What the paper fixes, and what is believed."""
+    """The constants of the cost matrix, and where the policy takes execution times from."""
 
     guard: float = 0.98
     """A request must end within this part of the SLO, by prediction (xi)."""
@@ -115,10 +115,10 @@ class Kairos(NamedTuple):
     seen: np.ndarray  # (M,) SEEN
     weight: np.ndarray  # (K, M) C_j
     left: np.ndarray  # (N,) s until an instance could begin with a request that is sent now
-    left_doubts: np.ndarray  # (N,) s^2, variance of that prediction's error
+    left_variance: np.ndarray  # (N,) s^2, variance of that prediction's error
     times: np.ndarray  # (K,) s that the request being looked at would take
-    doubts: np.ndarray  # (K,) s^2, variance of that prediction's error
-    candidates: np.ndarray  # (WINDOW N,) CANDIDATE, the oldest first
+    times_variance: np.ndarray  # (K,) s^2, variance of that prediction's error
+    candidates: np.ndarray  # (PER_INSTANCE N,) CANDIDATE, the oldest first
     pointers: np.ndarray  # (M,) position of the session's next request to be looked at
     noise: np.ndarray  # (NOISE,) or (1,) factors on predictions, used in turn
 
@@ -140,22 +140,22 @@ def build(spec: ClusterSpec, options: KairosOptions | None = None) -> Kairos:
         cluster=cluster,
         pool=make_pool(cluster),
         predictor=make_predictor(kinds, sessions, size - 1),
-        matching=make_matching(instances, WINDOW * instances),
+        matching=make_matching(instances, PER_INSTANCE * instances),
         rule=rule,
         seen=records(sessions, SEEN),
         weight=np.ones((kinds, sessions)),
         left=np.zeros(instances),
-        left_doubts=np.zeros(instances),
+        left_variance=np.zeros(instances),
         times=np.zeros(kinds),
-        doubts=np.zeros(kinds),
-        candidates=records(WINDOW * instances, CANDIDATE),
+        times_variance=np.zeros(kinds),
+        candidates=records(PER_INSTANCE * instances, CANDIDATE),
         pointers=np.zeros(sessions, np.int64),
         noise=noise,
     )
     if not options.learn:
         for session in range(sessions):
             policy.seen[session].largest = cluster.sessions[session].largest
-            _weigh(policy, session)
+            _update_weights(policy, session)
     return policy
 
 
@@ -167,7 +167,7 @@ def arrive(policy: Kairos, session: int, source: int, number: int, now: float) -
     status = enqueue(policy, session, number, now)
     if status == OK and cluster.board[0].items > policy.seen[session].largest:
         policy.seen[session].largest = cluster.board[0].items
-        _weigh(policy, session)
+        _update_weights(policy, session)
     return status
 
 
@@ -176,7 +176,7 @@ def finish(policy: Kairos, accelerator: int, now: float) -> int:
     """See :func:`tuner.scheduling.policy.finish`."""
     learn_last(policy, accelerator, ended(policy, accelerator, now))
     if policy.rule[0].learns and policy.pool.running[accelerator].items:
-        _weigh(policy, policy.pool.running[accelerator].session)
+        _update_weights(policy, policy.pool.running[accelerator].session)
     policy.cluster.board[0].wake_at = now if policy.pool.state[0].waiting else NEVER
     return OK
 
@@ -189,23 +189,23 @@ def wake(policy: Kairos, now: float) -> int:
     cluster.board[0].wake_at = NEVER
     if policy.pool.state[0].idle == 0 or policy.pool.state[0].waiting == 0:
         return OK
-    count = _look(policy)
+    count = _list_candidates(policy)
     if policy.rule[0].refuses and _refuse(policy, count):
-        count = _look(policy)
+        count = _list_candidates(policy)
     if count == 0:
         return OK
     instances = cluster.accelerators.size
     wide = count > instances  # more requests than instances: instances are the rows
     for accelerator in range(instances):
         policy.left[accelerator] = travel(cluster)
-        policy.left_doubts[accelerator] = 0.0
+        policy.left_variance[accelerator] = 0.0
         if cluster.accelerators[accelerator].outstanding:
             policy.left[accelerator] += max(cluster.accelerators[accelerator].free_at - now, 0.0)
             kind, session = cluster.accelerators[accelerator].kind, policy.pool.running[accelerator].session
             length = policy.pool.running[accelerator].length
-            policy.left_doubts[accelerator] = _doubt(policy, kind, session, length)
+            policy.left_variance[accelerator] = _error_variance(policy, kind, session, length)
     for index in range(count):
-        _price(policy, index, wide)
+        _fill_costs(policy, index, wide)
     match(policy.matching, min(count, instances), max(count, instances))
     for index in range(count):
         accelerator = policy.matching.owner[index] if wide else policy.matching.mate[index]
@@ -215,8 +215,8 @@ def wake(policy: Kairos, now: float) -> int:
 
 
 @njit_flat
-def _look(policy: Kairos) -> int:
-    """Note the oldest requests that wait as candidates; return how many."""
+def _list_candidates(policy: Kairos) -> int:
+    """Write the oldest waiting requests of all sessions into ``candidates``; return how many there are."""
     cluster, sessions = policy.cluster, policy.pointers.size
     for session in range(sessions):
         policy.pointers[session] = cluster.queues[session].head
@@ -253,23 +253,31 @@ def _refuse(policy: Kairos, count: int) -> bool:
 
 
 @njit_flat
-def _price(policy: Kairos, index: int, wide: bool) -> None:
-    """Fill in what a candidate costs on each instance (eq. 2 and 8)."""
+def _fill_costs(policy: Kairos, index: int, wide: bool) -> None:
+    """Write the cost of a candidate on each instance into the matrix of the matching (eq. 2 and 8).
+
+    Args:
+        policy: Its matching, ``times`` and ``times_variance`` are modified in place.
+        index: The candidate.
+        wide: Whether candidates are the columns of the matrix, and not its rows.
+    """
     cluster, cost = policy.cluster, policy.matching.cost
     queue, position = policy.candidates[index].queue, policy.candidates[index].position
     waited = cluster.board[0].now - arrival_of(cluster, queue, position)  # W_i
     target = cluster.sessions[queue].budget  # T_slo
     guarded = policy.rule[0].guard * target - waited
     for kind in range(policy.times.size):
-        policy.times[kind] = _guess(policy, kind, queue, items_of(cluster, queue, position))
-        policy.doubts[kind] = _doubt(policy, kind, queue, policy.times[kind])
+        policy.times[kind] = _predicted_time(policy, kind, queue, items_of(cluster, queue, position))
+        policy.times_variance[kind] = _error_variance(policy, kind, queue, policy.times[kind])
     for accelerator in range(cluster.accelerators.size):
         kind = cluster.accelerators[accelerator].kind
         length = policy.left[accelerator] + policy.times[kind]  # L_ij
         if length > guarded:
             length = policy.rule[0].penalty * target
         else:
-            risk = _risk(target - waited - length, policy.left_doubts[accelerator] + policy.doubts[kind])
+            risk = _late_probability(
+                target - waited - length, policy.left_variance[accelerator] + policy.times_variance[kind]
+            )
             length += risk * (policy.rule[0].penalty * target - length)
         if wide:
             cost[accelerator, index] = policy.weight[kind, queue] * length
@@ -278,15 +286,15 @@ def _price(policy: Kairos, index: int, wide: bool) -> None:
 
 
 @njit_inline
-def _doubt(policy: Kairos, kind: int, session: int, length: float) -> float:
+def _error_variance(policy: Kairos, kind: int, session: int, length: float) -> float:
     """Return the variance of the error of a predicted time, s^2."""
     deviation = policy.rule[0].spread * spread(policy.predictor, kind, session) * length
     return float(deviation * deviation)
 
 
 @njit_inline
-def _risk(slack: float, variance: float) -> float:
-    """Return the probability that it takes longer than predicted by ``slack``, with a normal error."""
+def _late_probability(slack: float, variance: float) -> float:
+    """Return the probability that a normal error of this variance (s^2) exceeds the slack, s."""
     if slack * slack >= SAFE * SAFE * variance:
         return 0.0
     return 0.5 * math.erfc(slack / math.sqrt(2.0 * variance))
@@ -294,16 +302,16 @@ def _risk(slack: float, variance: float) -> float:
 
 @njit_flat
 def _send(policy: Kairos, index: int, accelerator: int) -> None:
-    """Send a candidate. Those of its queue that come after it are still where they were."""
+    """Send a candidate. The positions of later candidates of its queue stay valid."""
     cluster = policy.cluster
     queue, position = policy.candidates[index].queue, policy.candidates[index].position
     kind = cluster.accelerators[accelerator].kind
-    length = _guess(policy, kind, queue, items_of(cluster, queue, position))
+    length = _predicted_time(policy, kind, queue, items_of(cluster, queue, position))
     send_request(cluster, policy.pool, queue, position, accelerator, length)
 
 
 @njit_inline
-def _guess(policy: Kairos, kind: int, session: int, items: int) -> float:
+def _predicted_time(policy: Kairos, kind: int, session: int, items: int) -> float:
     """Return how long a request is believed to take, s, with the error of ``prediction_noise``."""
     length = believed(policy, kind, session, items)
     if policy.noise.size > 1:
@@ -313,8 +321,8 @@ def _guess(policy: Kairos, kind: int, session: int, items: int) -> float:
 
 
 @njit_flat
-def _weigh(policy: Kairos, session: int) -> None:
-    """Bring the heterogeneity coefficients of a session up to date."""
+def _update_weights(policy: Kairos, session: int) -> None:
+    """Compute the heterogeneity coefficients ``C_j`` of a session anew."""
     largest, kinds = policy.seen[session].largest, policy.times.size
     fastest = np.inf
     for kind in range(kinds):

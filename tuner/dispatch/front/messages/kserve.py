@@ -63,15 +63,15 @@ NO_PARAMETERS: tuple[dict[str, Value], float | None] = ({}, None)
 
 
 def parse(kind: Any, data: bytes, parts: Parts = NO_PARTS) -> Any:
-    """Return a message.
+    """Parse a message of protobuf.
 
     Args:
-        kind: Its class.
-        data: What came.
+        kind: The class of the message.
+        data: The serialised message.
         parts: Which of its fields may be large.
 
     Raises:
-        Refused: The data are none of this kind, or reading them takes too long.
+        Refused: The data are no such message, or would take too long to read.
     """
     check_work(data, parts)
     try:
