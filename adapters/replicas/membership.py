@@ -147,12 +147,9 @@ class Membership:
             return
         member.backend.close()
         self._changes += 1
-        if earlier := [
-            counters for counters in (member.counters, self._totals_of_gone) if counters is not None
-        ]:
-            self._totals_of_gone = total(
-                [], earlier
-            )  # one sum: pods come and go for as long as a daemon lives
+        earlier = [one for one in (member.counters, self._totals_of_gone) if one is not None]
+        if earlier:  # one sum for all: pods come and go for as long as a daemon lives
+            self._totals_of_gone = total([], earlier)
 
     def _found(self) -> list[str]:
         """Return the targets of the replicas; while they cannot be looked up, those that are known."""

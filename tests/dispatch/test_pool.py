@@ -40,6 +40,20 @@ def test_a_timer_of_the_old_scheduler_does_not_move_the_clock(policy: str, chang
     run(main())
 
 
+def test_a_pool_that_is_closed_begins_no_scheduler() -> None:
+    """A server that is lost while the dispatcher ends sets no timers again."""
+
+    async def main() -> None:
+        async with bench() as dispatcher:
+            pool = dispatcher.pools[0]
+            pool.close()
+            pool.servers[1].lost("b:1: connection reset")
+            assert not pool.up
+            assert pool.why_down() == "no backend is up: b:1: connection reset"
+
+    run(main())
+
+
 def odd(number: int, content: bytes = b"12345678") -> Request:
     """A request of a kind of its own."""
     return Request("m", (Tensor(f"odd{number}", "FP32", (1, 2), content),))

@@ -124,6 +124,7 @@ class Pool:
         self._latest_time = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._tuning: asyncio.TimerHandle | None = None
+        self._closed = False
 
     @property
     def sessions(self) -> Sequence[PoolSession]:
@@ -223,7 +224,8 @@ class Pool:
         return [one for one in dict.fromkeys(gone.values()) if one.queued and not one.over]
 
     def close(self) -> None:
-        """End the timers, and refuse what waits."""
+        """End the timers, and refuse what waits; a server that comes or goes later changes nothing."""
+        self._closed = True
         for timer in (self._timer, self._tuning):
             if timer is not None:
                 timer.cancel()
@@ -232,7 +234,7 @@ class Pool:
             one.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
 
     def _servers_up(self) -> list[WatchedServer]:
-        return [server for server in self.servers if server.up]
+        return [] if self._closed else [server for server in self.servers if server.up]
 
     # What a scheduler is made of.
 
