@@ -122,9 +122,11 @@ class WatchedServer:
                 if failures >= FAILURES or self._doubt:
                     self.lost(self._doubt or f"{self.address} did not answer {FAILURES} probes")
             self._doubt = ""
+            self._woken.clear()
+            # Not `wait_for`, which in Python 3.11 swallows a cancellation that comes with what it awaits.
             with contextlib.suppress(TimeoutError):
-                self._woken.clear()
-                await asyncio.wait_for(self._woken.wait(), PROBE_UP if self.up else PROBE_DOWN)
+                async with asyncio.timeout(PROBE_UP if self.up else PROBE_DOWN):
+                    await self._woken.wait()
 
     async def _probe(self) -> bool:
         """Ask whether it answers for its models; note how long that takes."""
