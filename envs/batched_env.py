@@ -126,8 +126,6 @@ def batched_env(
     Raises:
         InvalidInput: An argument is unusable.
     """
-    if episode_windows < 1:
-        raise InvalidInput("episode_windows", f"{episode_windows} is not at least 1")
     nominal, load = setting.load.nominal or model.rate, setting.load.workload
     if isinstance(load, str) or load is None:
         load = workload(load or "constant", nominal)

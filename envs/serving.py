@@ -166,6 +166,10 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         fresh: bool = True,
         levels: Levels | None = None,
     ) -> None:
+        if not 0 < window < math.inf:
+            raise InvalidInput("window", f"{window} is not a positive number of seconds")
+        if episode_windows < 1:
+            raise InvalidInput("episode_windows", f"{episode_windows} is not at least 1")
         self._open_plant = open_plant
         self.space = space
         self.objective = objective

@@ -57,7 +57,10 @@ def run_experiment(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--json", metavar="FILE", help=f"[default: {RESULTS}/NAME.json; of a quick run {QUICK}/NAME.json]"
+            "--json",
+            metavar="FILE",
+            help=f"Store the result here; that of a quick run goes to {QUICK} by default.",
+            show_default=f"in {RESULTS}",
         ),
     ] = None,
     foreign_limit: ForeignLimit = None,

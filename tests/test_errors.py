@@ -38,6 +38,17 @@ def test_an_error_is_the_same_in_another_process(kind: type[TunerError]) -> None
     assert vars(there) == vars(error)
 
 
+@pytest.mark.parametrize("kind", list(_all_kinds()), ids=lambda kind: kind.__name__)
+def test_an_error_made_of_one_says_the_same(kind: type[TunerError]) -> None:
+    """So gymnasium's `AsyncVectorEnv` raises what a worker raised; that was a `TypeError` of ours."""
+    error = _make(kind)
+
+    again = kind(error)
+
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
 def test_a_renamed_error_names_the_other_setting() -> None:
     error = InvalidInput("--slo", "it is 0", "use --slo or --objective").renamed({"--slo": "slo"})
 

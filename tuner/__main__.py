@@ -20,6 +20,7 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # a shell has it ignored for what runs in the background
         signal.signal(signal.SIGINT, _stop)
+    _open_streams()
     try:
         from tuner.command import main as run
 
@@ -27,6 +28,21 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         _stop()
+
+
+def _open_streams() -> None:
+    """Let standard streams that are closed lead nowhere; a file that is opened would become one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(
+                os.open(os.devnull, os.O_RDWR), True
+            )  # takes the lowest number, which is this one
+    sys.stdin, sys.stdout, sys.stderr = (
+        stream or os.fdopen(number, mode)
+        for number, (stream, mode) in enumerate(((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")))
+    )
 
 
 def _stop(*_: object) -> None:

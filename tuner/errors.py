@@ -56,10 +56,12 @@ class TunerError(Exception):
 
     Args:
         message: For people; what a terminal would obey in it, such as in a server's words, is left out, and
-            so is the end of one that is very long.
+            so is the end of one that is very long. An error in its place gives its message: that is how
+            gymnasium's ``AsyncVectorEnv`` raises again what a worker raised.
     """
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(self, message: str | TunerError = "") -> None:
+        message = str(message)
         cut = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."
         super().__init__(printable(cut))
 
@@ -85,7 +87,11 @@ class InvalidInput(TunerError, ValueError):
         fix: What to write instead.
     """
 
-    def __init__(self, setting: str, problem: str, fix: str = "") -> None:
+    def __init__(self, setting: str | InvalidInput, problem: str = "", fix: str = "") -> None:
+        if isinstance(setting, InvalidInput):  # see `TunerError`
+            super().__init__(setting)
+            self.setting: str = setting.setting
+            return
         super().__init__(f"{setting}: {problem}" + (f"; {fix}" if fix else ""))
         self.setting = setting
 
@@ -114,7 +120,11 @@ def check_choice(setting: str, value: object, known: Iterable[str]) -> None:
 class UnknownModel(InvalidInput):
     """The server answers but does not serve a model of that name."""
 
-    def __init__(self, model: str, available: Sequence[str] | None) -> None:
+    def __init__(self, model: str | UnknownModel, available: Sequence[str] | None = None) -> None:
+        if isinstance(model, UnknownModel):  # see `TunerError`
+            super().__init__(model)
+            self.available: tuple[str, ...] = model.available
+            return
         names = list(map(one_line, available or ()))
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         loaded = "" if available is None else f"models loaded: {', '.join(names[:NAMED]) or 'none'}{more}"
@@ -141,8 +151,8 @@ class AdapterError(TunerError):
         message: It may repeat the server's words, so it is kept to one line that is not endless.
     """
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(one_line(message, LONGEST_MESSAGE))
+    def __init__(self, message: str | TunerError = "") -> None:
+        super().__init__(one_line(str(message), LONGEST_MESSAGE))
 
 
 class Unreachable(AdapterError):

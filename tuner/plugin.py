@@ -51,17 +51,24 @@ def load(entry: EntryPoint, setting: str) -> object:
         setting: What made the user need it, for the error.
 
     Raises:
-        InvalidInput: It cannot be imported.
+        InvalidInput: It cannot be imported, or cannot be called.
     """
     try:
-        return entry.load()
+        found: object = entry.load()
     except Exception as error:  # code of others: whatever it raises, it is not usable here
         if isinstance(error, ModuleNotFoundError) and (sentence := missing_extra(error)):
             raise InvalidInput(setting, f"'{entry.name}': {sentence}") from error
-        package = f" of the package {entry.dist.name}" if entry.dist is not None else ""
-        problem = f"'{entry.name}' needs {entry.value}{package}, which cannot be imported"
-        reason = f"{type(error).__name__}: {error}"
-        raise InvalidInput(setting, f"{problem} ({reason})", "repair or remove that package") from error
+        reason = f"which cannot be imported ({type(error).__name__}: {error})"
+        raise _unusable(entry, setting, reason) from error
+    if not callable(found):
+        raise _unusable(entry, setting, "which is no function or class")
+    return found
+
+
+def _unusable(entry: EntryPoint, setting: str, reason: str) -> InvalidInput:
+    package = f" of the package {entry.dist.name}" if entry.dist is not None else ""
+    problem = f"'{entry.name}' needs {entry.value}{package}, {reason}"
+    return InvalidInput(setting, problem, "repair or remove that package")
 
 
 def missing_extra(error: ModuleNotFoundError) -> str:

@@ -186,14 +186,16 @@ class LoadGenerator:
                 _close(pipe)
 
     def _launch(self) -> subprocess.Popen[bytes]:
+        ours = os.pathsep.join(map(os.path.abspath, sys.path))  # what we can import, the worker can
         return subprocess.Popen(
-            [sys.executable, "-m", "tuner.profiler.load.worker"],
+            # -P: a file in the folder where the command runs is no module, as with `tuner` itself
+            [sys.executable, "-P", "-m", "tuner.profiler.load.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
             process_group=0,  # Ctrl-C is for the parent, which then stops the worker in order
-            env={**os.environ, "GRPC_VERBOSITY": "NONE"},
+            env={**os.environ, "GRPC_VERBOSITY": "NONE", "PYTHONPATH": ours},
         )
 
     def _greet(self, setup: Setup) -> None:

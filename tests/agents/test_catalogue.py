@@ -156,6 +156,15 @@ def test_third_parties_add_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given == [(SPACE, {"seed": 5, "levels": LoadLevels(), "start": 2, "parameters": {"a": 1}})]
 
 
+def test_an_entry_point_that_cannot_be_called_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended in a traceback."""
+    entry = SimpleNamespace(name="mine", value="mine:NUMBER", dist=None, load=lambda: 5)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
+
+    with pytest.raises(InvalidInput, match="'mine' needs mine:NUMBER, which is no function or class; repair"):
+        make_agent("mine", SPACE)
+
+
 def test_third_party_functions_load_what_their_agents_saved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +139,23 @@ def test_demo_over_the_simulated_server(tuner: Say, tmp_path: Path) -> None:
     assert report.after.slo_kept
     assert report.failed_requests == 0
     assert "Before and after" in printed
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    """Three said nothing; one of them because its words in brackets were taken for markup."""
+    from rich.text import Text
+    from typer.main import get_command
+
+    from tuner.command import app
+
+    def mute(command: Any) -> Iterator[str]:
+        for one in command.params:
+            if not Text.from_markup(one.help or "").plain.strip():
+                yield f"{command.name} {one.opts[0]}"
+        for inner in getattr(command, "commands", {}).values():
+            yield from mute(inner)
+
+    assert list(mute(get_command(app))) == []
 
 
 def test_help_is_fast() -> None:

@@ -24,6 +24,17 @@ def test_a_query_can_be_simulated(run: Run) -> None:
     assert (code, "--trace: is not written for a query" in err) == (2, True)
 
 
+def test_a_stage_that_executes_nothing_has_no_mean_batch(run: Run) -> None:
+    """It was shown as nan."""
+    Path("s.yaml").write_text(SCENARIO.read_text().replace("beta_ms: 10", "beta_ms: 0.01"))
+
+    code, out, err = run("simulate", "s.yaml", "--seconds", "1")
+
+    assert (code, err) == (0, "")
+    assert "nan" not in out
+    assert ["recognise", "381.9", "0.0", "0.00", "–"] in [line.split() for line in out.splitlines()]
+
+
 def test_mistakes_in_a_query_that_is_simulated(run: Run) -> None:
     """Named with line and field."""
     Path("s.yaml").write_text(SCENARIO.read_text().replace("policy: nexus", "policy: kairos"))

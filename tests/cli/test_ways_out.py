@@ -130,6 +130,37 @@ def test_a_sweep_restores_what_ran_before(tmp_path: Path, way: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_leads_nowhere(tmp_path: Path, closed: str) -> None:
+    """What was asked for is done; without a standard output it was done, too, and then came a traceback."""
+    command = f'exec "$0" -m tuner workload show constant --json out.json {closed}'
+
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "out.json").read_text())["windows"] == 300
+
+
+def test_ctrl_c_in_a_command_says_that_it_stopped(tmp_path: Path) -> None:
+    """Exit code 130 and one word; Typer swallowed the word."""
+    code = (
+        "import os, signal, sys\n"
+        "import tuner.cli.workload as module\n"
+        "module.check_file = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import tuner.__main__\n"
+        "sys.argv = ['tuner', 'workload', 'show', 'constant']\n"
+        "tuner.__main__.main()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 0.03])
 def test_ctrl_c_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
     """A first word of the import says when it has begun; there is no traceback, and nothing was done."""

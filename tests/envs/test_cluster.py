@@ -163,6 +163,9 @@ def test_nothing_asked() -> None:
         {"rate": 0.0},
         {"rate": (5.0, 2.0)},
         {"objective": "cpu"},
+        {"window": 0.0},
+        {"window": math.inf},
+        {"episode_windows": 0},
     ],
 )
 def test_bad_arguments(arguments: dict[str, object]) -> None:

@@ -132,7 +132,8 @@ def test_bad_rate(arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"slo": "fast"}, {"objective": "money"}, {"grids": {"colour": (1.0,)}}]
+    "arguments",
+    [{"slo": "fast"}, {"objective": "money"}, {"grids": {"colour": (1.0,)}}, {"episode_windows": 0}],
 )
 def test_bad_arguments(arguments: dict[str, Any]) -> None:
     """A nonsense SLO, objective or grid is refused at once."""

@@ -30,7 +30,7 @@ from tuner.cli.serve import serve
 from tuner.cli.simulate import simulate
 from tuner.cli.sweep import sweep
 from tuner.cli.train import train
-from tuner.cli.usage import UsageError, UserCommand, usage_text
+from tuner.cli.usage import Stopped, UsageError, UserCommand, usage_text
 from tuner.cli.workload import app as workload
 from tuner.errors import TunerError
 from tuner.plugin import missing_extra
@@ -131,7 +131,7 @@ def main() -> None:
     except MemoryError as error:
         print(f"error: this needs more memory than there is: {error}", file=sys.stderr)
         sys.exit(ExitCode.ERROR)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped):
         print("stopped", file=sys.stderr)
         sys.exit(ExitCode.STOPPED)
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`

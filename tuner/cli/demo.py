@@ -103,7 +103,10 @@ def demo(
         bool, typer.Option("--simulated", help="A simulated server instead of a real one.")
     ] = False,
     foreign_limit: ForeignLimit = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", show_default="runs/TIME")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", show_default="runs/TIME", help="Where the report goes."),
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Start a server, load it, tune it with RRL, change the load half way, and show before and after.

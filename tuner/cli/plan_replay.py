@@ -26,7 +26,7 @@ SHOWN = 10
 def plan_replay(
     log: Annotated[Path, typer.Argument(metavar="LOG.csv", help="See docs/plan-replay.md.")],
     models: Annotated[Path, typer.Option("--models", metavar="MODELS.yaml", help="Profiles of the models.")],
-    accelerators: Annotated[int, typer.Option("--accelerators", min=1, max=10_000)],
+    accelerators: Annotated[int, typer.Option("--accelerators", min=1, max=10_000, help="How many serve.")],
     round_s: Annotated[float, typer.Option("--round-s", min=0.001, help="Seconds of a round.")] = 60.0,
     rule: Annotated[str, typer.Option("--rule", help="nexus or fifo.")] = "nexus",
     placement: Annotated[str, typer.Option("--placement", help="locality or random.")] = "locality",

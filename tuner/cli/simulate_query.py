@@ -40,7 +40,7 @@ def simulate_query(file: Path, out: Path | None, seed: int | None, seconds: floa
 
 
 def _table(scenario: PipelineScenario, outcome: PipelineOutcome) -> object:
-    from tuner.cli.console import make_table, plain
+    from tuner.cli.console import make_table, number_text, plain
 
     title = (
         f"{outcome.good_rate:.1f} good queries/s on {scenario.accelerators} accelerators under "
@@ -53,6 +53,6 @@ def _table(scenario: PipelineScenario, outcome: PipelineOutcome) -> object:
             f"{stage.budget * 1e3:.1f}",
             f"{session.rate:,.1f}",
             f"{100 * session.dropped / max(session.requests, 1):.2f}",
-            f"{session.mean_batch:.1f}",
+            number_text(session.mean_batch, ".1f"),
         )
     return table

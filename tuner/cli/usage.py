@@ -14,10 +14,14 @@ from tuner.printable import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["UsageError", "UserCommand", "usage_text"]
+__all__ = ["Stopped", "UsageError", "UserCommand", "usage_text"]
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """What Typer raises for a command line that it cannot read. Its own name for it changes between versions."""
+
+
+class Stopped(Exception):
+    """A command was ended by Ctrl-C; Typer would take a `KeyboardInterrupt` and say nothing."""
 
 
 class UserCommand(TyperCommand):
@@ -50,6 +54,13 @@ class UserCommand(TyperCommand):
                     raise typer.BadParameter(f"{number} is not a finite number", param=option)
         check_paths(self.params, written, ctx.params)
         return rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Stopped from error
 
 
 def usage_text(error: Any) -> str:

@@ -40,11 +40,15 @@ def read_file(path: Path, most: int) -> bytes:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file. A crash leaves either the old or the new content.
+    """Write a file; if it is a link, the file that it leads to. A crash leaves the old or the new content.
 
     Raises:
-        OSError: The folder is missing, not writable, or the disk is full.
+        OSError: The folder is missing, not writable, or the disk is full, or something else has this name:
+            root would put a file in the place of ``/dev/stdout``.
     """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file, but a folder, a pipe or a device")
+    path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as file:
@@ -95,8 +99,10 @@ def make_folder_of(file: Path, setting: str) -> Path:
         The folder.
 
     Raises:
-        StorageError: The folder cannot be created or written, or the file's name is that of a folder.
+        StorageError: The folder cannot be created or written, or the file's name is that of something else:
+            a folder, a pipe or a device.
     """
-    if file.is_dir():
-        raise StorageError(f"{setting}: {file} is a folder; write the name of a file")
+    if file.exists() and not file.is_file():
+        kind = "a folder" if file.is_dir() else "no file, but a pipe or a device"
+        raise StorageError(f"{setting}: {file} is {kind}; write the name of a file")
     return make_folder(file.absolute().parent, setting)

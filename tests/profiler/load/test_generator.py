@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -41,6 +42,20 @@ def test_every_request_is_answered_and_counted(service: InferenceService) -> Non
     assert (np.diff(sample.intended) > 0).all()
     assert totals.sent == totals.answered == service.requests
     assert (totals.failed, totals.outstanding) == (0, 0)
+
+
+def test_files_in_the_folder_are_no_modules(
+    service: InferenceService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A `numpy.py` where `tuner run --rate` was started ended the load generator; `tuner` never read it."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit('not the numpy that was meant')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+
+    with LoadGenerator(service.endpoint(), "constant:100") as load:
+        sample = load.sample(time.monotonic(), time.monotonic() + 0.05)
+
+    assert sample.failed == 0
 
 
 def test_request_is_made_from_the_model_metadata(service: InferenceService) -> None:

@@ -1,0 +1,36 @@
+"""Files are written whole, and in the place of files only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import StorageError
+from tuner.files.storage import make_folder_of, write_atomically
+
+
+def test_what_is_no_file_stays_what_it_is(tmp_path: Path) -> None:
+    """Root put a file in the place of `/dev/full` or `/dev/null`, for everybody on the machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(StorageError, match="pipe: it is not a file"):
+        write_atomically(pipe, "{}")
+    with pytest.raises(StorageError, match="pipe is no file, but a pipe or a device; write"):
+        make_folder_of(pipe, "--json")
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    """`--json /dev/stdout >out.json` put a file in the place of `/dev/stdout`."""
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("before")
+    link.symlink_to("file")
+
+    write_atomically(link, "after")
+
+    assert link.is_symlink()
+    assert file.read_text() == "after"
