@@ -53,6 +53,18 @@ def test_an_output_overwrites_nothing_of_the_command(
     assert {path.name for path in tmp_path.iterdir()} == {"a.yaml", "link.yaml"}
 
 
+def test_an_output_overwrites_no_file_of_a_folder_that_is_read(fails: Say, tmp_path: Path) -> None:
+    """Such as a policy's; a new file may lie beside it."""
+    (tmp_path / "learned").mkdir()
+    policy = tmp_path / "learned" / "policy.json"
+    policy.write_text("{}")
+
+    said = fails(*["evaluate", "learned", "--env", "tuner/TritonCPU-v0", "--json", "learned/policy.json"])
+
+    assert "--json: learned/policy.json is read for POLICY, too, and would be overwritten" in said
+    assert policy.read_text() == "{}"
+
+
 @pytest.mark.parametrize("option", ["--json", "--trace", "--metrics"])
 def test_an_empty_name_is_refused(fails: Say, option: str) -> None:
     """It would be read as the folder in which the command runs."""

@@ -49,7 +49,7 @@ def check_paths(parameters: Sequence[Any], written: Mapping[str, Any], given: Ma
             (outputs if output else inputs).append(Named(path, one))
     for index, (path, parameter) in enumerate(outputs):
         for use, others in (("is read for", inputs), ("is written for", outputs[:index])):
-            if other := next((other for other in others if _same(path, other.path)), None):
+            if other := next((other for other in others if _reaches(path, other.path)), None):
                 problem = f"{path} {use} {label(other.parameter)}, too, and would be overwritten"
                 raise typer.BadParameter(f"{problem}; name another file", param=parameter)
 
@@ -70,8 +70,14 @@ def _paths(name: str, values: Sequence[Any]) -> Iterator[str]:
         if isinstance(value, Path):
             yield str(value)
         elif name in NAMING and isinstance(value, str):
-            yield value.partition(":")[2]
-            yield from (text for _, text in parse_qsl(value.partition("?")[2]))
+            found = [value.partition(":")[2], *(text for _, text in parse_qsl(value.partition("?")[2]))]
+            yield from filter(None, found)
+
+
+def _reaches(path: str, other: str) -> bool:
+    """Whether to write a file changes another one, or one that is there in a folder, such as a policy's."""
+    within = os.path.exists(path) and Path(os.path.realpath(other)) in Path(os.path.realpath(path)).parents
+    return within or _same(path, other)
 
 
 def _same(one: str, other: str) -> bool:
