@@ -91,9 +91,10 @@ class RepositoryFile:
         if text is None:
             self._file.unlink(missing_ok=True)
             return
-        mode = self._file.stat().st_mode & 0o777 if self._file.exists() else 0o644
+        new = not self._file.exists()
         write_atomically(self._file, text)
-        self._file.chmod(mode)
+        if new:  # Triton may run as another user
+            self._file.chmod(0o644)
 
 
 def _text(config: Mapping[str, Any]) -> str:

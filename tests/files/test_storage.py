@@ -34,3 +34,15 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
     assert link.is_symlink()
     assert file.read_text() == "after"
+
+
+def test_who_may_read_a_file_stays(tmp_path: Path) -> None:
+    """A server that runs as another user goes on reading its configuration; a token stays secret."""
+    for mode in (0o600, 0o664):
+        file = tmp_path / f"{mode:o}"
+        file.write_text("before")
+        file.chmod(mode)
+
+        write_atomically(file, "after")
+
+        assert file.stat().st_mode & 0o777 == mode

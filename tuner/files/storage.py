@@ -42,6 +42,8 @@ def read_file(path: Path, most: int) -> bytes:
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file; if it is a link, the file that it leads to. A crash leaves the old or the new content.
 
+    Who may read and write the file stays as it was.
+
     Raises:
         OSError: The folder is missing, not writable, or the disk is full, or something else has this name:
             root would put a file in the place of ``/dev/stdout``.
@@ -52,6 +54,8 @@ def replace_file(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as file:
+            if path.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -178,7 +178,7 @@ class ConfigFile(Steering):
         try:
             if not kept.exists():
                 write_atomically(kept, before)
-            self._write(text)
+            write_atomically(self._path, text)
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
         try:
@@ -187,10 +187,5 @@ class ConfigFile(Steering):
             )
         except AdapterError:
             with suppress(StorageError):
-                self._write(before)
+                write_atomically(self._path, before)
             raise
-
-    def _write(self, text: str) -> None:
-        mode = self._path.stat().st_mode & 0o777
-        write_atomically(self._path, text)
-        self._path.chmod(mode)

@@ -34,7 +34,7 @@ def load_onnx(path: Path) -> ModelProto:
         import onnx
     except ImportError:
         raise InvalidInput(
-            str(path), "reading ONNX models needs onnx", "pip install servetune[demo]"
+            str(path), "reading ONNX models needs onnx", "pip install 'servetune[demo]'"
         ) from None
     try:
         return onnx.load(str(path))
