@@ -10,7 +10,7 @@ import pytest
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
 from tuner.dispatch.dispatcher import Dispatcher
-from tuner.dispatch.pool.pool import GIVE_WAY, LONGEST_KIND, MOST_KINDS
+from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Tensor
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Container, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.proxy import ProxySender
+from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import Observer, PoolSession, Rules
 from tuner.dispatch.request import Status
 from tuner.dispatch.tracing import note_planned
@@ -41,39 +41,14 @@ from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 
 __all__ = ["Pool"]
 
-UNKNOWN_LARGEST = 64
-"""Largest batch of a model, in items, if neither the file nor the server limits it."""
 MOST_TRIES = 4
 """Batches that a request may be part of before it is given up."""
 TUNE_EVERY = 0.25
 """s between two comparisons of what was learned with what the scheduler assumes."""
-MOST_KINDS = 12
-"""Kinds of requests of a session that have a stream of their own."""
-GIVE_WAY = 1.0
-"""Least s between two kinds of a session that lose their stream to another: each time a scheduler begins."""
-LONGEST_KIND = 10_000
-"""Most characters and numbers of a kind that gets a stream: clients choose them, and memory is limited."""
 EARLY = 1e-6
 """s by which the event loop may call a timer too early: the resolution of its clock, and rounding."""
 OFFER_AGAIN = 0.1
 """Part of the SLO after which a dropped request is offered again, if its client gives it more time."""
-
-
-@dataclass(eq=False)
-class _Queue:
-    """A session, its limits, and its requests that wait."""
-
-    session: PoolSession
-    largest: int = 0
-    """Most items of a request or of a batch."""
-    takes_items: bool = True
-    """Whether its model takes several items."""
-    items: int = 0
-    """Items that wait."""
-    kinds: dict[Hashable, float] = field(default_factory=dict)
-    """The kinds that have streams, and when each was last used, s."""
-    gave_way: float = -math.inf
-    """When the last of them lost its stream to another kind, s."""
 
 
 class Pool:
@@ -106,8 +81,7 @@ class Pool:
         """How often a server came or went."""
         self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
-        known = {one.name: beliefs.kinds(one.name)[-MOST_KINDS:] for one in sessions}  # by earlier pools
-        self._queues = {one.name: _Queue(one, kinds=dict.fromkeys(known[one.name], 0.0)) for one in sessions}
+        self._queues = {one.name: SessionQueue(one, beliefs.kinds(one.name)) for one in sessions}
         self._observer = observer
         self._beliefs = beliefs
         self._journal = journal
@@ -241,14 +215,8 @@ class Pool:
     def _begin(self, up: Sequence[WatchedServer]) -> None:
         """Make a scheduler for the present lanes."""
         for queue in self._queues.values():
-            _update_limits(queue, up)
-        queues = self._queues.values()
-        self._streams = [Stream(one.session, None, 1, one.largest, one.takes_items) for one in queues]
-        self._streams += [
-            Stream(one.session, kind, one.largest, one.largest, one.takes_items)
-            for one in queues
-            for kind in one.kinds
-        ]
+            queue.update_limits(up)
+        self._streams = [stream for queue in self._queues.values() for stream in queue.streams()]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         specs = [
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
@@ -322,33 +290,21 @@ class Pool:
 
     def _stream_of(self, pending: Pending) -> int:
         """Return the place of the stream that a request goes with, and note that it is in use."""
-        kinds, kind = self._queues[pending.session].kinds, pending.kind
-        if kind not in kinds:
-            kind = None
-        else:
-            kinds[kind] = self._loop.time()
+        kind = self._queues[pending.session].use(pending.kind, self._loop.time())
         return self._places[pending.session, kind]
 
     def _note_answered(self, requests: Iterable[Pending]) -> None:
         """Give the kinds of requests that a server has answered one by one a stream each."""
         for one in requests:
-            if one.kind is not None and one.kind not in self._queues[one.session].kinds:
+            if not self._queues[one.session].has_stream(one.kind):
                 # Not before the batch has ended: the new scheduler would take its lane for busy.
                 self._loop.call_later(0, self._add_stream, self._queues[one.session], one.kind)
 
-    def _add_stream(self, queue: _Queue, kind: Hashable) -> None:
-        """Give a kind a stream of its own, if there is room or another kind may lose its stream."""
-        if not self.up or queue.largest == 1 or kind in queue.kinds or _kind_size(kind) > LONGEST_KIND:
-            return
-        now = self._loop.time()
-        if len(queue.kinds) >= MOST_KINDS:
-            if now - queue.gave_way < GIVE_WAY:
-                return
-            del queue.kinds[min(queue.kinds, key=queue.kinds.__getitem__)]  # unused for longest
-            self._beliefs.keep_only(queue.session.name, queue.kinds)
-            queue.gave_way = now
-        queue.kinds[kind] = now
-        self.restart()
+    def _add_stream(self, queue: SessionQueue, kind: Hashable) -> None:
+        """Give a kind a stream of its own; it may take that of another kind."""
+        if self.up and queue.add(kind, self._loop.time()):
+            self._beliefs.keep_only(queue.session.name, [*queue.kinds])
+            self.restart()
 
     def _carry_out(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -441,19 +397,3 @@ class Pool:
         """Return the shortest time from now in which a request could be answered, s."""
         place = self._places.get((pending.session, pending.kind), self._places[pending.session, None])
         return self._beliefs.quickest(self._servers_up(), self._streams[place], pending.items)
-
-
-def _update_limits(queue: _Queue, up: Sequence[WatchedServer]) -> None:
-    """Set the largest batch of a session by the limits of the servers that are up. Modifies ``queue``."""
-    name = queue.session.name
-    given = [limits.max_batch for server in up if (limits := server.limits.get(name)) is not None]
-    known = [size for size in (*given, queue.session.max_batch) if size is not None]
-    queue.takes_items = 0 not in known
-    queue.largest = max(min(known, default=UNKNOWN_LARGEST), 1)
-
-
-def _kind_size(kind: Hashable) -> int:
-    """Return how many characters and numbers a kind consists of."""
-    if isinstance(kind, str):
-        return len(kind)
-    return sum(map(_kind_size, kind)) if isinstance(kind, tuple) else 1
