@@ -36,9 +36,8 @@ def _open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(
-                os.open(os.devnull, os.O_RDWR), True
-            )  # takes the lowest number, which is this one
+            nowhere = os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+            os.set_inheritable(nowhere, True)
     sys.stdin, sys.stdout, sys.stderr = (
         stream or os.fdopen(number, mode)
         for number, (stream, mode) in enumerate(((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")))
