@@ -208,10 +208,10 @@ class Experiment(ABC, Generic[Task, Answer]):
                 yield spread[number], answer
 
     def _keep_complete(self, answers: Mapping[tuple[Task, int], Answer]) -> None:
-        """Go over to the most seeds of which every answer is there.
+        """Lower the number of seeds to the largest for which all answers have come.
 
         Raises:
-            KeyboardInterrupt: There are none.
+            KeyboardInterrupt: They have not come for a single one.
         """
         asked = self.options
         for seeds in range(asked.seeds - 1, 0, -1):

@@ -296,7 +296,7 @@ class Pool:
     def _note_answered(self, requests: Iterable[Pending]) -> None:
         """Give the kinds of requests that a server has answered one by one a stream each."""
         for one in requests:
-            if not self._queues[one.session].has_stream(one.kind):
+            if self._queues[one.session].lacks_stream(one.kind):
                 # Not before the batch has ended: the new scheduler would take its lane for busy.
                 self._loop.call_later(0, self._add_stream, self._queues[one.session], one.kind)
 

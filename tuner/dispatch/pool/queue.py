@@ -70,9 +70,9 @@ class SessionQueue:
         self._used[kind] = now
         return kind
 
-    def has_stream(self, kind: Hashable) -> bool:
-        """Return whether a kind has a stream, or can have none."""
-        return kind is None or kind in self._used
+    def lacks_stream(self, kind: Hashable) -> bool:
+        """Return whether requests of a kind could share batches, but go one by one so far."""
+        return kind is not None and kind not in self._used
 
     def add(self, kind: Hashable, now: float) -> bool:
         """Give a kind a stream of its own if there is room, or another kind may lose its stream.
