@@ -70,8 +70,7 @@ def run_experiment(
 ) -> None:
     """Run one experiment, print its rows and store its result.
 
-    Ctrl-C ends it with the seeds that are complete. Their result goes to NAME-stopped.json, so that it takes
-    the place of no other.
+    Ctrl-C ends it with the seeds that are complete: their result goes to NAME-stopped.json.
     """
     from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.experiments.frame.discovery import find
