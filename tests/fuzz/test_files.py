@@ -32,6 +32,7 @@ from tuner.control.store.history import events, explain, history, windows
 from tuner.control.store.journal import recount, replay
 from tuner.control.store.order_book import all_orders, orders_of, pin
 from tuner.control.store.store import Store
+from tuner.control.store.unfinished import unfinished_change, unjudged_change
 from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.files.yaml_file import load_yaml
 
@@ -216,7 +217,7 @@ def _go_on(path: Path) -> None:
         loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent())
         replay(store, target, loop, learned=0)
         recount(store, target, loop, 0.0, 2000.0)
-        store.unfinished(target)
-        store.unjudged(target)
+        unfinished_change(store, target)
+        unjudged_change(store, target)
         orders_of(store, "a")
         store.decided(target, record(APPLY, 99, outcome="recommended"), state(window=99), kept=True)

@@ -23,6 +23,7 @@ from tuner.control.drive.canary import objection
 from tuner.control.drive.journal import Journal
 from tuner.control.store.journal import StoreJournal, resolve_unfinished
 from tuner.control.store.store import Store
+from tuner.control.store.unfinished import unfinished_change
 from tuner.errors import AdapterError, Refused, StorageError, TimedOut, TunerError, Unreachable
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
@@ -186,7 +187,7 @@ def test_what_is_forbidden_during_the_trial_is_taken_back(
     assert (record.outcome, record.error) == ("interrupted", why)
     assert [server.applied for server in fleet.servers.values()] == [[NEW, OLD], [], []]
     assert book.orders == (orders or Orders()), "an order that was not followed yet stays"
-    assert store.unfinished(target) is None
+    assert unfinished_change(store, target) is None
     assert fleet.loop.memory.failures == 0
     assert not fleet.loop.memory.banned(fleet.loop.level or 0)
 
@@ -398,7 +399,7 @@ def test_a_stop_after_which_a_replica_is_away_leaves_the_change_open(fleet: Flee
     with pytest.raises(RuntimeError):
         fleet.driver.step()
 
-    assert store.unfinished(target) is not None
+    assert unfinished_change(store, target) is not None
 
 
 @pytest.mark.parametrize(
@@ -429,7 +430,7 @@ def test_killed_while_one_tries(
     assert sentence is not None
     assert ("did not come about" in sentence) == (outcome == "interrupted")
     assert fleet.running == after
-    assert store.unfinished(target) is None
+    assert unfinished_change(store, target) is None
     assert store.row("SELECT outcome FROM decision")["outcome"] == outcome  # type: ignore[index]
 
 
@@ -467,7 +468,7 @@ def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, st
 
     resolve_unfinished(store, target, fleet.driver)
 
-    assert store.unfinished(target) is None
+    assert unfinished_change(store, target) is None
     assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]
 
 

@@ -27,7 +27,9 @@ from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
 from tuner.control.store.journal import StoreJournal
+from tuner.control.store.policies import keep_policy, load_policy
 from tuner.control.store.store import Store
+from tuner.control.store.unfinished import unfinished_change, unjudged_change
 from tuner.errors import StorageError
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
@@ -162,7 +164,7 @@ def test_a_change_is_in_doubt_until_the_server_has_answered(store: Store) -> Non
     target = entered(store)
     log.decided(record(APPLY, outcome="decided"), state())
     log.changing()
-    unfinished = store.unfinished(target)
+    unfinished = unfinished_change(store, target)
     assert (unfinished.previous, unfinished.wanted) == (configuration(), configuration(4))
 
     report = ApplyReport(
@@ -172,7 +174,7 @@ def test_a_change_is_in_doubt_until_the_server_has_answered(store: Store) -> Non
     row = store.row("SELECT * FROM decision")
     assert row is not None
 
-    assert store.unfinished(target) is None
+    assert unfinished_change(store, target) is None
     assert (row["outcome"], row["seconds"], row["error"]) == ("applied", 0.6, "")
     assert store.target("a", "sim://mlp", SPACE, configuration()).state.current == dict(configuration(4))
 
@@ -307,7 +309,9 @@ def test_what_is_not_finished_is_not_forgotten(store: Store, times: Times, outco
     left = store.rows("SELECT outcome, window FROM decision ORDER BY id")
     assert [row["outcome"] for row in left] == (["applied", outcome] if outcome != "applied" else ["applied"])
     assert all(row["window"] is not None for row in left)
-    assert (store.unjudged(target) if outcome == "applied" else store.unfinished(target)) is not None
+    assert (
+        unjudged_change(store, target) if outcome == "applied" else unfinished_change(store, target)
+    ) is not None
 
 
 def test_policies_come_back(store: Store, tmp_path: Path) -> None:
@@ -318,16 +322,16 @@ def test_policies_come_back(store: Store, tmp_path: Path) -> None:
     for number in (10, 20, 30, 40, 50):
         (saved / "policy.json").write_text(f"{number}")
         (saved / "arrays.npz").write_bytes(np.arange(number).tobytes())
-        store.save_policy(target, number, saved)
+        keep_policy(store, target, number, saved)
     back = tmp_path / "back"
     back.mkdir()
 
-    assert store.load_policy(target, back) == 50
+    assert load_policy(store, target, back) == 50
     assert (back / "policy.json").read_text() == "50"
     assert (back / "arrays.npz").read_bytes() == np.arange(50).tobytes()
     assert len(store.rows("SELECT * FROM policy")) == 3
     assert len(store.rows("SELECT * FROM policy_file")) == 6
-    assert store.load_policy(entered(store, "b"), back) is None
+    assert load_policy(store, entered(store, "b"), back) is None
 
 
 def test_what_was_learned_for_another_objective_is_left_alone(store: Store, tmp_path: Path) -> None:
@@ -338,11 +342,11 @@ def test_what_was_learned_for_another_objective_is_left_alone(store: Store, tmp_
 
     def attached(key: str) -> tuple[dict[str, float] | None, int | None]:
         standing = store.target("a", "sim://mlp", SPACE, configuration(), objective=key)
-        return standing.state.last_good, store.load_policy(standing.id, tmp_path, key)
+        return standing.state.last_good, load_policy(store, standing.id, tmp_path, key)
 
     target = entered(store)
     good = state(configuration(2), configuration(8))
-    store.save_policy(target, 1, tmp_path / "policy")  # by an older version, which did not say for what
+    keep_policy(store, target, 1, tmp_path / "policy")  # by an older version, which did not say for what
     store.decided(target, record(Hold(reason="fine")), good, kept=True)
 
     assert attached(OBJECTIVE.key) == (dict(configuration(8)), 1)

@@ -14,6 +14,7 @@ from tests.control.store.test_store import APPLY, entered, record, state
 from tuner.control.store.history import events, explain, history
 from tuner.control.store.order_book import orders_of, pin
 from tuner.control.store.store import Store
+from tuner.control.store.unfinished import unfinished_change, unjudged_change
 from tuner.errors import InvalidInput, StorageError
 
 
@@ -47,8 +48,8 @@ def go_on(path: Path) -> None:
     """What the daemon does."""
     with closing(Store(path)) as store:
         target = store.target("a", "sim://mlp", SPACE, configuration()).id
-        store.unfinished(target)
-        store.unjudged(target)
+        unfinished_change(store, target)
+        unjudged_change(store, target)
         orders_of(store, "a")
         store.decided(target, record(APPLY, 99, outcome="recommended"), state(window=99), kept=True)
         store.note("on", target)

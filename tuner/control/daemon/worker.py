@@ -37,9 +37,9 @@ from tuner.control.store.journal import (
     recount,
     replay,
     resolve_unfinished,
-    save_policy,
 )
 from tuner.control.store.order_book import StoredOrders
+from tuner.control.store.policies import load_policy, save_policy
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
@@ -242,7 +242,7 @@ class Worker:
 
         space, seed, synchronous = attachment.space, self.config.seed, self._fast
         with tempfile.TemporaryDirectory(prefix="servetune-") as name:
-            number = self._store.load_policy(target, Path(name), objective.key)
+            number = load_policy(self._store, target, Path(name), objective.key)
             if number is not None:
                 try:
                     return RRL.load(Path(name), space, seed=seed, synchronous=synchronous), number

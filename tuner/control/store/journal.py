@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.control.decide.event import InForce, Remembered
@@ -16,16 +14,16 @@ from tuner.control.drive.canary import configurations
 from tuner.control.drive.state import RunState
 from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
+from tuner.control.store.unfinished import unfinished_change, unjudged_change
 from tuner.errors import ReadOnly, Refused, StorageError
 from tuner.knobs import Configuration
 from tuner.objective import Objective
 
 if TYPE_CHECKING:
-    from tuner.agents.agent import Agent
     from tuner.control.drive.driver import Driver
     from tuner.control.drive.journal import WindowRecord
 
-__all__ = ["StoreJournal", "last_change", "recount", "replay", "resolve_unfinished", "save_policy"]
+__all__ = ["StoreJournal", "last_change", "recount", "replay", "resolve_unfinished"]
 
 REMEMBERED = 2000
 """How many windows of earlier lives the loop learns from."""
@@ -84,7 +82,7 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
     Returns:
         A sentence about that change, or about one that was never judged; None if there is neither.
     """
-    unfinished = store.unfinished(target)
+    unfinished = unfinished_change(store, target)
     if unfinished is None:
         return _judge_again(store, target, driver)
     space, text = driver.loop.space, driver.loop.space.format(unfinished.wanted)
@@ -122,7 +120,7 @@ def _put_back(driver: Driver, previous: Configuration) -> str:
 
 def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
     """Put the last change on probation again if it is in force and was never judged; return a sentence."""
-    change, space = store.unjudged(target), driver.loop.space
+    change, space = unjudged_change(store, target), driver.loop.space
     if change is None or not (space.covers(change.previous) and space.covers(change.wanted)):
         return None
     if space.same(change.previous, change.wanted):  # replicas were brought together: there was nothing new
@@ -215,21 +213,3 @@ def last_change(store: Store, target: int, today: float) -> float:
         target,
     )
     return max(today - row["ended"], 0.0) if row is not None else math.inf
-
-
-def save_policy(store: Store, target: int, agent: Agent, number: int, objective: Objective) -> None:
-    """Save the policy that an agent has learned up to a window.
-
-    Args:
-        store: The store.
-        target: The target's number in it.
-        agent: The agent.
-        number: The window's number.
-        objective: The objective whose costs it has learned.
-
-    Raises:
-        StorageError: It is too large, or cannot be written.
-    """
-    with tempfile.TemporaryDirectory(prefix="servetune-") as name:
-        agent.save(Path(name))
-        store.save_policy(target, number, Path(name), objective.key)

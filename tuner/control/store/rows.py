@@ -12,7 +12,16 @@ from tuner.duration import format_duration
 from tuner.knobs import Configuration
 from tuner.measurement import QUANTITIES, Measurement, known
 
-__all__ = ["KnobRow", "alike", "configuration_of", "knobs_of", "measurement_of", "text_of", "values_of"]
+__all__ = [
+    "KnobRow",
+    "alike",
+    "configuration_of",
+    "insert",
+    "knobs_of",
+    "measurement_of",
+    "text_of",
+    "values_of",
+]
 
 
 class KnobRow(NamedTuple):
@@ -80,3 +89,11 @@ def measurement_of(row: sqlite3.Row, configuration: Configuration) -> Measuremen
         quantiles_mixed=bool(row["quantiles_mixed"]),
         **shown,
     )
+
+
+def insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
+    """Add a row and return its number; the names of the table and the columns come from our code."""
+    columns, places = ", ".join(values), ", ".join("?" * len(values))
+    cursor = db.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", tuple(values.values()))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid

@@ -1,10 +1,11 @@
-"""The daemon's records of windows, decisions with their outcomes, and policies, in one SQLite file.
+"""The daemon's records of targets, windows and decisions with their outcomes, in one SQLite file.
 
 Each call is one transaction, so a process that is killed leaves what the last finished call wrote, never half
-of one. A change of a server takes two: :meth:`Store.changing` before the server is
-asked, :meth:`Store.changed` when it has answered. If the second cannot be written, because the disk is full,
-the store owes it, and writes it before anything else. A change for which a crash left only the first is
-returned by :meth:`Store.unfinished`: only the server can say which of the two configurations it runs.
+of one. A change of a server takes two: :meth:`Store.changing` before the server is asked,
+:meth:`Store.changed` when it has answered. If the second cannot be written, because the disk is full, the
+store owes it, and writes it before anything else. A change for which a crash left only the first is found by
+:func:`~tuner.control.store.unfinished.unfinished_change`: only the server can say which of the two
+configurations it runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
-from tuner.control.store.rows import KnobRow, alike, configuration_of, knobs_of, text_of, values_of
+from tuner.control.store.rows import KnobRow, alike, configuration_of, insert, knobs_of, text_of, values_of
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import known
@@ -36,16 +36,11 @@ __all__ = [
     "ACTIONS",
     "Standing",
     "Store",
-    "Unfinished",
     "without_credentials",
 ]
 
 log = logging.getLogger(__name__)
 
-LONGEST_POLICY = 64 * 2**20
-"""Most bytes of a policy's files together."""
-POLICIES = 3
-"""How many policies are kept for each target."""
 UNENDED = "outcome IN ('decided', 'applying')"
 """The SQL condition for a decision whose end was not written."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
@@ -71,21 +66,8 @@ class End(NamedTuple):
     """When it was seen, s since 1970."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unfinished:
-    """A change whose end was not recorded, or that no window judged, because the process was killed."""
-
-    decision: int
-    previous: Configuration
-    wanted: Configuration
-    back: bool
-    """Whether it was a rollback."""
-    failure_share: float
-    """Share of requests that failed in the last usable window before it; 0 without one."""
-
-
 class Store(Database):
-    """The daemon's records: targets, windows, decisions, events and policies. They survive a crash.
+    """The daemon's records: targets, windows, decisions and events. They survive a crash.
 
     Args:
         path: Created with mode 0600 if it does not exist.
@@ -104,7 +86,7 @@ class Store(Database):
     ) -> None:
         self._owed: dict[int, End] = {}  # ends of decisions, not written yet
         super().__init__(path, reading=reading, existing=existing)
-        self._now = now
+        self.now = now
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -239,7 +221,7 @@ class Store(Database):
     def _log_event(self, db: sqlite3.Connection, row: sqlite3.Row, sentence: str) -> None:
         """Log a sentence about the target of a row, and store it as an event."""
         log.warning("%s: %s", row["name"], sentence)
-        _insert(db, "event", {"target": row["id"], "time": self._now(), "sentence": sentence})
+        insert(db, "event", {"target": row["id"], "time": self.now(), "sentence": sentence})
 
     def decided(
         self, target: int, record: WindowRecord, state: RunState, *, kept: bool, unused: str = ""
@@ -269,7 +251,7 @@ class Store(Database):
             values = {
                 "target": target,
                 "window": window,
-                "time": self._now(),
+                "time": self.now(),
                 "action": ACTIONS[type(decision)],
                 "reason": decision.reason,
                 "rule": decision.rule,
@@ -279,7 +261,7 @@ class Store(Database):
                 "expected": known(getattr(decision, "expected", math.nan)),
                 "outcome": record.outcome,
             }
-            return _insert(db, "decision", values)
+            return insert(db, "decision", values)
 
     def changing(self, decision: int) -> None:
         """Note that a server is about to be changed. It may be changed only after this has returned."""
@@ -308,93 +290,14 @@ class Store(Database):
             StorageError: It could not be written yet.
         """
         with self._lock:
-            self._owed[decision] = End(outcome, known(seconds), error, text_of(running), self._now())
+            self._owed[decision] = End(outcome, known(seconds), error, text_of(running), self.now())
             with self.writing():
                 pass
-
-    def unfinished(self, target: int) -> Unfinished | None:
-        """Return the change during which the process was killed, if there is one.
-
-        Only the newest decision can be one: whatever was decided later shows that the process went on. Older
-        ones without an end get the outcome ``interrupted``.
-        """
-        with self.writing() as db:
-            db.execute(
-                "UPDATE decision SET outcome = 'interrupted', error = 'its end was not written' "
-                f"WHERE target = ? AND {UNENDED} AND id < (SELECT max(id) FROM decision WHERE target = ?)",
-                (target, target),
-            )
-        row = self.row(f"SELECT * FROM decision WHERE target = ? AND {UNENDED} ORDER BY id DESC", target)
-        return self._unfinished_change(row) if row is not None else None
-
-    def unjudged(self, target: int) -> Unfinished | None:
-        """Return the last change, if the window that should judge it was never measured.
-
-        A configuration that was put back at the end of a life, or when the server had been away, needs no
-        judgement: it followed no window.
-        """
-        row = self.row(
-            "SELECT * FROM decision WHERE target = ? AND outcome = 'applied' ORDER BY id DESC", target
-        )
-        waiting = row is not None and row["window"] is not None and row["observed"] is None
-        change = self._unfinished_change(row) if row is not None and waiting else None
-        return None if change is None or change.back else change
 
     def note(self, sentence: str, target: int | None = None) -> None:
         """Add an event: something unusual that happened."""
         with self.writing() as db:
-            _insert(db, "event", {"target": target, "time": self._now(), "sentence": sentence})
-
-    def save_policy(self, target: int, number: int, folder: Path, objective: str | None = None) -> None:
-        """Keep the files of a policy, and delete all but the newest policies of the target.
-
-        Args:
-            target: The target's number.
-            number: The number of the last window that it has learned from.
-            folder: The folder in which the agent saved it.
-            objective: The key of the objective whose costs it has learned.
-
-        Raises:
-            StorageError: It is too large, or cannot be written.
-        """
-        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
-        if sum(map(len, files.values())) > LONGEST_POLICY:
-            raise StorageError(f"policy of {sum(map(len, files.values())):,} bytes is too large to be kept")
-        with self.writing() as db:
-            values = {"target": target, "time": self._now(), "number": number, "objective": objective}
-            policy = _insert(db, "policy", values)
-            rows = [(policy, name, content) for name, content in files.items()]
-            db.executemany("INSERT INTO policy_file (policy, name, content) VALUES (?, ?, ?)", rows)
-            db.execute(
-                "DELETE FROM policy WHERE target = ? AND id NOT IN "
-                "(SELECT id FROM policy WHERE target = ? ORDER BY id DESC LIMIT ?)",
-                (target, target, POLICIES),
-            )
-
-    def load_policy(self, target: int, folder: Path, objective: str | None = None) -> int | None:
-        """Write the files of the newest policy for an objective to a folder.
-
-        Args:
-            target: The target's number.
-            folder: Where to.
-            objective: The key of the objective whose costs it has learned.
-
-        Returns:
-            The number of the last window that it has learned from; None if there is no such policy.
-
-        Raises:
-            StorageError: It cannot be read.
-        """
-        row = self.row(
-            "SELECT id, number FROM policy WHERE target = ? AND objective IS ? ORDER BY id DESC",
-            target,
-            objective,
-        )
-        if row is None:
-            return None
-        for file in self.rows("SELECT name, content FROM policy_file WHERE policy = ?", row["id"]):
-            (folder / Path(file["name"]).name).write_bytes(file["content"])
-        return int(row["number"])
+            insert(db, "event", {"target": target, "time": self.now(), "sentence": sentence})
 
     def prune(self, before: float) -> int:
         """Delete windows, decisions and events before a time; return how many. Policies and targets stay.
@@ -416,30 +319,6 @@ class Store(Database):
                 ).rowcount
                 + db.execute("DELETE FROM event WHERE time < ?", (before,)).rowcount
             )
-
-    def _unfinished_change(self, row: sqlite3.Row) -> Unfinished:
-        return Unfinished(
-            decision=row["id"],
-            previous=self.configuration(row["previous"]),
-            wanted=self.configuration(row["configuration"]),
-            back=row["action"] == ACTIONS[Rollback],
-            failure_share=self._failure_share(row),
-        )
-
-    def _failure_share(self, change: sqlite3.Row) -> float:
-        """Return the share of requests that failed in the last usable window before a change."""
-        row = self.row(
-            "SELECT requests, failures FROM window WHERE target = ? AND disturbed = '' "
-            "AND id <= (SELECT max(window) FROM decision WHERE target = ? AND id <= ?) ORDER BY id DESC",
-            change["target"],
-            change["target"],
-            change["id"],
-        )
-        if row is None:
-            return 0.0
-        with self.parsing_rows():
-            asked = row["requests"] + row["failures"]
-            return float(row["failures"] / asked) if asked else 0.0
 
     def _note_observed_cost(
         self, db: sqlite3.Connection, target: int, running: Configuration, cost: float
@@ -465,7 +344,7 @@ class Store(Database):
         values = {
             "target": target,
             "number": record.number,
-            "time": self._now(),
+            "time": self.now(),
             "seconds": m.seconds,
             "configuration": text_of(m.configuration),
             **values_of(m),
@@ -474,7 +353,7 @@ class Store(Database):
             "kept": int(kept),
             "disturbed": unused,
         }
-        return _insert(db, "window", values)
+        return insert(db, "window", values)
 
 
 def _write_end(db: sqlite3.Connection, decision: int, end: End) -> None:
@@ -486,14 +365,6 @@ def _write_end(db: sqlite3.Connection, decision: int, end: End) -> None:
         "UPDATE target SET running = ? WHERE id = (SELECT target FROM decision WHERE id = ?)",
         (end.running, decision),
     )
-
-
-def _insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
-    """Add a row and return its number; the names of the columns come from this module."""
-    columns, places = ", ".join(values), ", ".join("?" * len(values))
-    cursor = db.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", tuple(values.values()))
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
 
 
 def without_credentials(url: str) -> str:

@@ -1,0 +1,95 @@
+"""The trained agents of the targets, the newest few of each, with the objective whose costs they learned."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner.control.store.rows import insert
+from tuner.control.store.store import Store
+from tuner.errors import StorageError
+from tuner.objective import Objective
+
+if TYPE_CHECKING:
+    from tuner.agents.agent import Agent
+
+__all__ = ["keep_policy", "load_policy", "save_policy"]
+
+LONGEST_POLICY = 64 * 2**20
+"""Most bytes of a policy's files together."""
+POLICIES = 3
+"""How many policies are kept for each target."""
+
+
+def keep_policy(store: Store, target: int, number: int, folder: Path, objective: str | None = None) -> None:
+    """Keep the files of a policy, and delete all but the newest policies of the target.
+
+    Args:
+        store: The store.
+        target: The target's number.
+        number: The number of the last window that it has learned from.
+        folder: The folder in which the agent saved it.
+        objective: The key of the objective whose costs it has learned.
+
+    Raises:
+        StorageError: It is too large, or cannot be written.
+    """
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    if sum(map(len, files.values())) > LONGEST_POLICY:
+        raise StorageError(f"policy of {sum(map(len, files.values())):,} bytes is too large to be kept")
+    with store.writing() as db:
+        values = {"target": target, "time": store.now(), "number": number, "objective": objective}
+        policy = insert(db, "policy", values)
+        rows = [(policy, name, content) for name, content in files.items()]
+        db.executemany("INSERT INTO policy_file (policy, name, content) VALUES (?, ?, ?)", rows)
+        db.execute(
+            "DELETE FROM policy WHERE target = ? AND id NOT IN "
+            "(SELECT id FROM policy WHERE target = ? ORDER BY id DESC LIMIT ?)",
+            (target, target, POLICIES),
+        )
+
+
+def save_policy(store: Store, target: int, agent: Agent, number: int, objective: Objective) -> None:
+    """Save the policy that an agent has learned up to a window.
+
+    Args:
+        store: The store.
+        target: The target's number in it.
+        agent: The agent.
+        number: The window's number.
+        objective: The objective whose costs it has learned.
+
+    Raises:
+        StorageError: It is too large, or cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="servetune-") as name:
+        agent.save(Path(name))
+        keep_policy(store, target, number, Path(name), objective.key)
+
+
+def load_policy(store: Store, target: int, folder: Path, objective: str | None = None) -> int | None:
+    """Write the files of the newest policy for an objective to a folder.
+
+    Args:
+        store: The store.
+        target: The target's number.
+        folder: Where to.
+        objective: The key of the objective whose costs it has learned.
+
+    Returns:
+        The number of the last window that it has learned from; None if there is no such policy.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    row = store.row(
+        "SELECT id, number FROM policy WHERE target = ? AND objective IS ? ORDER BY id DESC",
+        target,
+        objective,
+    )
+    if row is None:
+        return None
+    for file in store.rows("SELECT name, content FROM policy_file WHERE policy = ?", row["id"]):
+        (folder / Path(file["name"]).name).write_bytes(file["content"])
+    return int(row["number"])

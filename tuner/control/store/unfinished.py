@@ -1,0 +1,81 @@
+"""The change of a target whose end nobody wrote down, or that no window judged, because the daemon ended."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from tuner.control.decide.decision import Rollback
+from tuner.control.store.store import ACTIONS, UNENDED, Store
+from tuner.knobs import Configuration
+
+__all__ = ["Unfinished", "unfinished_change", "unjudged_change"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unfinished:
+    """A change whose end was not recorded, or that no window judged, because the process was killed."""
+
+    decision: int
+    previous: Configuration
+    wanted: Configuration
+    back: bool
+    """Whether it was a rollback."""
+    failure_share: float
+    """Share of requests that failed in the last usable window before it; 0 without one."""
+
+
+def unfinished_change(store: Store, target: int) -> Unfinished | None:
+    """Return the change during which the process was killed, if there is one.
+
+    Only the newest decision can be one: whatever was decided later shows that the process went on. Older
+    ones without an end get the outcome ``interrupted``.
+    """
+    with store.writing() as db:
+        db.execute(
+            "UPDATE decision SET outcome = 'interrupted', error = 'its end was not written' "
+            f"WHERE target = ? AND {UNENDED} AND id < (SELECT max(id) FROM decision WHERE target = ?)",
+            (target, target),
+        )
+    row = store.row(f"SELECT * FROM decision WHERE target = ? AND {UNENDED} ORDER BY id DESC", target)
+    return _unfinished(store, row) if row is not None else None
+
+
+def unjudged_change(store: Store, target: int) -> Unfinished | None:
+    """Return the last change, if the window that should judge it was never measured.
+
+    A configuration that was put back at the end of a life, or when the server had been away, needs no
+    judgement: it followed no window.
+    """
+    row = store.row(
+        "SELECT * FROM decision WHERE target = ? AND outcome = 'applied' ORDER BY id DESC", target
+    )
+    waiting = row is not None and row["window"] is not None and row["observed"] is None
+    change = _unfinished(store, row) if row is not None and waiting else None
+    return None if change is None or change.back else change
+
+
+def _unfinished(store: Store, row: sqlite3.Row) -> Unfinished:
+    return Unfinished(
+        decision=row["id"],
+        previous=store.configuration(row["previous"]),
+        wanted=store.configuration(row["configuration"]),
+        back=row["action"] == ACTIONS[Rollback],
+        failure_share=_failure_share(store, row),
+    )
+
+
+def _failure_share(store: Store, change: sqlite3.Row) -> float:
+    """Return the share of requests that failed in the last usable window before a change."""
+    row = store.row(
+        "SELECT requests, failures FROM window WHERE target = ? AND disturbed = '' "
+        "AND id <= (SELECT max(window) FROM decision WHERE target = ? AND id <= ?) ORDER BY id DESC",
+        change["target"],
+        change["target"],
+        change["id"],
+    )
+    if row is None:
+        return 0.0
+    with store.parsing_rows():
+        asked = row["requests"] + row["failures"]
+        return float(row["failures"] / asked) if asked else 0.0
