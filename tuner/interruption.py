@@ -32,5 +32,5 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if came:
-            signal.raise_signal(came[0])
+        for number in dict.fromkeys(came):  # each: nohup lets the process ignore SIGHUP
+            signal.raise_signal(number)
