@@ -213,7 +213,8 @@ class TuningSession:
             self.recorder.note(sentence)
             self.say(f"[yellow]{sentence}[/yellow]")
         self.recorder.learned(self.agent, loop.levels, loop.memory.visits())
-        self.recorder.compare_ends()
+        if self.driver.applies and not self.restore:  # else what ran first runs again, whatever was found
+            self.recorder.compare_ends(self.driver.running)
         failed, sent = self.attachment.request_totals(r.measurement for r in self.records)
         report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
         folder = make_folder(self.folder, "--out")  # somebody may have deleted it meanwhile

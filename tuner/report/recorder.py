@@ -159,18 +159,17 @@ class Recorder:
         ran = [window.configuration for window in self.windows if window.level == level]
         return Configuration(ran[-1]) if ran else self.space.default
 
-    def compare_ends(self) -> None:
-        """Compare what ran first with what runs last, under the load of the end, where both were measured.
+    def compare_ends(self, left: Configuration) -> None:
+        """Compare what ran first with what the server is left with, if both were measured at the last load.
 
         Where both are the same nothing better was found, and a note says so.
+
+        Args:
+            left: What the server was left with; the last window may have tried something else.
         """
         if self.levels or not self.windows:
             return
-        level, first, last = (
-            self.windows[-1].level,
-            self.windows[0].configuration,
-            self.windows[-1].configuration,
-        )
+        level, first, last = self.windows[-1].level, self.windows[0].configuration, dict(left)
         before, after = (
             [
                 m
@@ -181,7 +180,7 @@ class Recorder:
         )
         if first == last:
             self.note("What ran before is the best that was found: it was left.")
-        elif before:
+        elif before and after:
             self.level(float(np.median([m.arrival_rate for m in after])), before, after)
 
     def report(self, *, failed: int, sent: int, reconfigurations: int) -> Report:
