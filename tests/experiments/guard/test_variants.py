@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
+import pytest
 
 from tuner.control import GuardLimits
 from tuner.control.decide.rules import BREAKER, RULES
@@ -52,6 +53,19 @@ def test_differences_within_pairs() -> None:
     assert clear.low < 2.145 < clear.high
     assert clear.differing == 30
     assert not effect(usual, [one + (-1) ** n for n, one in enumerate(usual)]).shows
+
+
+def test_five_differing_lives_show_nothing() -> None:
+    """Their signs are alike by chance once in sixteen; those of six once in thirty-two."""
+    usual = [0.0] * 44
+
+    five = effect(usual, [1.0, 2.0, 3.0, 4.0, 5.0] + [0.0] * 39)
+    assert five.chance == pytest.approx(2 / 2**5)
+    assert five.low > 0
+    assert not five.shows
+    six = effect(usual, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0] + [0.0] * 38)
+    assert six.chance == pytest.approx(2 / 2**6)
+    assert six.shows
 
 
 def test_a_rule_that_never_answers_is_worth_nothing() -> None:
