@@ -147,6 +147,23 @@ class MeasuredWindows:
             if abs(group.load - load) <= 2 * NEAR
         )
 
+    def least(self, load: float, level: int) -> float:
+        """Return a bound on the logarithm of the least cost at a load, from all measured on this machine.
+
+        Args:
+            load: Octaves.
+            level: The load level, which says beside which neighbours; something was measured beside them.
+        """
+        machine = self.machine(level)
+        here = [
+            (group.load, group.log)
+            for (era, at, _), groups in self._groups.items()
+            if _machine(era, at) == machine
+            for group in groups
+        ]
+        loads, logs = np.array(here).T
+        return float((logs + _steepest(loads - load)).min())
+
     def prospect(self, load: float) -> Prospect | None:
         """Return to what the load may rise from a load, in octaves; None if it never rose so far."""
         recent = self._rows[-RECENT:]
@@ -229,6 +246,11 @@ def _least_costs(loads: np.ndarray, logs: np.ndarray, machines: np.ndarray) -> n
     """
     if not logs.size:
         return logs
-    apart = STEEPEST * math.log(2.0) * np.abs(loads[:, None] - loads[None, :])
+    apart = _steepest(loads[:, None] - loads[None, :])
     there = np.where(machines[:, None] == machines[None, :], logs[None, :] + apart, np.inf)
     return np.asarray(there.min(axis=1))
+
+
+def _steepest(apart: np.ndarray) -> np.ndarray:
+    """Return by how much the logarithm of the least cost differs at most between loads, octaves apart."""
+    return np.asarray(STEEPEST * math.log(2.0) * np.abs(apart))

@@ -132,7 +132,7 @@ class SmoothPerception:
         load, since = self._load(state), None
         if self.parameters.detect_drift and self.measured.since(configuration, load, state.level) >= SETTLED:
             mean, deviation = self._predict(state, np.array([configuration]))
-            error = log_cost(cost) - float(mean[0])
+            error = min(log_cost(cost), self._most(state)) - float(mean[0])
             spread = math.hypot(float(deviation[0]), math.exp(self.theta[-1]))  # of prediction and of window
             since = self.drift.add(error / spread, self.measured.total)
         with self._lock:
@@ -144,6 +144,13 @@ class SmoothPerception:
             self._beliefs = {}
         if self.parameters.smoothing.adaptive:
             self.trainer.request()
+
+    def _most(self, state: State) -> float:
+        """Return what the logarithm of a cost counts at most at a load, as in what predictions rest on.
+
+        A cost beyond it was not predicted, and is no sign that the machine has changed.
+        """
+        return self.measured.least(self._load(state), state.level) + self.parameters.smoothing.ceiling
 
     def windows(self, level: int) -> int:
         """Return how many windows were learned from at a level."""
@@ -434,9 +441,11 @@ class SmoothPerception:
         """Fit the hyperparameters to all measurements, unless hardly any came since the last fit."""
         with self._lock:
             points, windows = self._points(self._present), self.measured.total
+            fitted_to = self.measured, self.measured.era, self.informed
         if windows < self.fitted * (1.0 + 1.0 / REFIT):
             return
         with one_blas_thread():
             theta = fit(self.theta, points, self._smoothing)
         with self._lock:
-            self.theta, self.fitted, self._beliefs = theta, windows, {}
+            if fitted_to == (self.measured, self.measured.era, self.informed):  # else the next request fits
+                self.theta, self.fitted, self._beliefs = theta, windows, {}

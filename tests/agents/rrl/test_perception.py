@@ -205,6 +205,19 @@ def test_an_unchanged_machine_is_not_doubted() -> None:
     assert smooth(agent).measured.era == 0
 
 
+@pytest.mark.compiled
+def test_an_overload_that_comes_again_is_no_other_machine() -> None:
+    """Its windows cost far more than any prediction says, for costs count only up to a ceiling."""
+    agent, generator = make(), np.random.default_rng(1)
+    for _ in range(4):
+        for level, cost in ((LOW, 0.5), (LOW + 3, 20.0)):
+            for _ in range(12):
+                state = State(level=level, configuration=7)
+                agent.update(state, 7, cost * noise(generator), state)
+
+    assert smooth(agent).measured.era == 0
+
+
 def test_a_prior_is_known_before_the_first_window() -> None:
     """After `transfer`, or with a prior, the expected costs are known."""
     agent = make()
