@@ -18,7 +18,7 @@ import numpy as np
 from tuner.adapters.backend import Counters
 from tuner.adapters.metrics.gpu import gpu_figures
 from tuner.knobs import Configuration
-from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
+from tuner.measurement import NOT_KNOWN, QUANTILES, UNANSWERED, Measurement, latencies
 from tuner.profiler.contention import foreign_figures
 from tuner.profiler.source import ClientSample, HostReading
 
@@ -248,7 +248,7 @@ def _disturbances(
     before: Reading, after: Reading, limits: Limits, *, foreign: float, lateness: float, latency: float
 ) -> Iterator[str]:
     if after.counters.requests == before.counters.requests:
-        yield "no request was answered"
+        yield UNANSWERED
     if foreign > limits.foreign:
         yield f"foreign processes used {foreign:.2f} cores (limit {limits.foreign:g})"
     if after.counters.restarts != before.counters.restarts:

@@ -32,5 +32,5 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for number in dict.fromkeys(came):  # each: nohup lets the process ignore SIGHUP
-            signal.raise_signal(number)
+        for one in dict.fromkeys(came):  # each: nohup lets the process ignore SIGHUP
+            signal.raise_signal(one)

@@ -25,6 +25,7 @@ __all__ = [
     "QUANTILES",
     "QUANTITIES",
     "STATISTICS",
+    "UNANSWERED",
     "Measurement",
     "Quantity",
     "Work",
@@ -35,6 +36,8 @@ __all__ = [
 
 NOT_KNOWN = math.nan
 """Stands for a quantity that nobody measured; it is never 0."""
+UNANSWERED = "no request was answered"
+"""Why a window in which none was must not be learned from."""
 ENDINGS = {"s": "_seconds", "cores": "_cores", "bytes": "_bytes", "share": "_ratio", "W": "_watts"}
 """How the name of a Prometheus metric ends, by the unit."""
 

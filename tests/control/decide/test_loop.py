@@ -21,7 +21,7 @@ from tuner.agents.agent import State
 from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
 from tuner.control.decide.event import InForce, Remembered
 from tuner.knobs import Configuration
-from tuner.measurement import Measurement
+from tuner.measurement import UNANSWERED, Measurement
 
 
 def loop_with(*proposals: Configuration, **limits: Any) -> tuple[ControlLoop, ScriptedAgent]:
@@ -114,6 +114,31 @@ def test_rising_errors_roll_back_to_what_ran_before() -> None:
     assert isinstance(decision, Rollback)
     assert decision.configuration == configuration()
     assert "3 requests failed" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("came", "failures", "disturbed", "words"),
+    [
+        (1000, 1000, (UNANSWERED,), "1000 requests failed after the change"),
+        (1000, 0, (UNANSWERED,), "none of 1000 requests was answered after the change"),
+        (0, 0, (UNANSWERED,), ""),
+        (1000, 0, (UNANSWERED, "the server restarted"), ""),
+    ],
+)
+def test_a_change_after_which_none_is_answered_is_rolled_back(
+    came: int, failures: int, disturbed: tuple[str, ...], words: str
+) -> None:
+    """Nothing is learned from such a window; but where requests came, it speaks against the change."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+    silent = measurement(math.nan, running=configuration(2), end=20.0, rate=came / 5, failures=failures)
+
+    decision = turn(loop, 20.0, dataclasses.replace(silent, requests=0, disturbed=disturbed))
+
+    assert isinstance(decision, Rollback if words else Hold)
+    assert words in str(decision.reason)
+    assert getattr(decision, "configuration", configuration()) == configuration()
 
 
 def test_a_change_is_kept_while_nothing_keeps_the_slo() -> None:

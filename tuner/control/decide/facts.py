@@ -57,8 +57,9 @@ class Facts:
     """Whether a window should have ended a while ago."""
     mean_breaks: str = ""
     """That even the mean latency breaks the SLO while the quantiles look back, in words; else empty."""
-    failing: int = 0
-    """Requests that failed in the window, if more do than before the change that it judges."""
+    failing: str = ""
+    """That more requests failed than before the change that the window judges, or that none was answered, in
+    words; else empty."""
     broken: bool = False
     """Whether the window that judges the change surely broke the SLO, given its number of requests."""
     best_good: Configuration | None = None

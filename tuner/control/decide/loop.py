@@ -22,10 +22,10 @@ from tuner.control.decide.load import Load, Loads
 from tuner.control.decide.memory import Memory, Probation
 from tuner.control.decide.orders import Orders
 from tuner.control.decide.rules import decide
-from tuner.control.decide.validation import LOOKS_BACK, unusable
+from tuner.control.decide.validation import LOOKS_BACK, implausible, unusable
 from tuner.duration import format_duration
 from tuner.knobs import Configuration, KnobSpace
-from tuner.measurement import QUANTILES, Measurement
+from tuner.measurement import QUANTILES, UNANSWERED, Measurement
 from tuner.objective import Objective
 
 __all__ = ["ControlLoop"]
@@ -177,9 +177,20 @@ class ControlLoop:
         if reason == LOOKS_BACK:
             self._take_mixed_window(m)
         elif reason:
-            self._gather_facts(m.configuration, unused=reason)
+            self._gather_facts(m.configuration, unused=reason, failing=self._unanswered(m))
         else:
             self._take_usable_window(now, m)
+
+    def _unanswered(self, m: Measurement) -> str:
+        """Return how a change on probation has failed in words, where no request was answered after it."""
+        change = None if self._has_order(m.configuration) else self.memory.probation
+        if change is None or m.disturbed != (UNANSWERED,) or implausible(m):
+            return ""
+        if m.failures:
+            return _failed(m) if m.failure_share > change.failure_share else ""
+        # Those that came in the last moments may still be answered within the SLO.
+        came, late = m.arrival_rate * m.seconds, self.objective.slo.latency / m.seconds
+        return f"none of {came:.0f} requests was answered" if late**came < UNLIKELY else ""
 
     def _gather_facts(self, running: Configuration, **seen: Any) -> None:
         """Gather the facts for the rules.
@@ -230,7 +241,7 @@ class ControlLoop:
         sign = "within" if kept else "breaks"
         self._gather_facts(
             m.configuration,
-            failing=m.failures if failing else 0,
+            failing=_failed(m) if failing else "",
             broken=broken,
             best_good=good,
             standing=f"{slo.statistic} {m.text(slo.statistic)} {sign} {format_duration(slo.latency)}",
@@ -265,3 +276,7 @@ class ControlLoop:
 
     def _decoded(self, index: int | None) -> Configuration | None:
         return self.space.decode(index) if index is not None else None
+
+
+def _failed(m: Measurement) -> str:
+    return f"{m.failures} requests failed"

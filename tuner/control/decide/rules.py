@@ -79,10 +79,10 @@ def unused_window(facts: Facts) -> Decision | None:
 
 
 def failures_on_probation(facts: Facts) -> Decision | None:
-    """Roll back a change after which more requests failed."""
+    """Roll back a change after which more requests failed, or none was answered."""
     if not facts.failing or facts.probation is None:
         return None
-    return _back(facts, f"{facts.failing} requests failed after the change", facts.probation.previous)
+    return _back(facts, f"{facts.failing} after the change", facts.probation.previous)
 
 
 def broken_on_probation(facts: Facts) -> Decision | None:
@@ -128,9 +128,10 @@ RULES = (
     # The mean covers this window alone. If even the mean is above the bound on a high quantile, to wait for
     # the quantiles would only keep a bad change in force.
     Rule(mean_breaks_the_slo, "a bad change ends with the first window that shows it"),
-    Rule(unused_window, "no action on bad data"),
-    # Failures come before latency: what ran before is known to fail less, and they lead back to that.
+    # Failures come before latency: what ran before is known to fail less, and they lead back to that. They
+    # come before unused windows, too: where no request is answered there is nothing else to be learned.
     Rule(failures_on_probation, "a bad change ends with the first window that shows it"),
+    Rule(unused_window, "no action on bad data"),
     Rule(broken_on_probation, "a bad change ends with the first window that shows it"),
     Rule(nothing_better, "no needless change"),
     Rule(gains_too_little, "no needless change"),
