@@ -92,12 +92,17 @@ def make_agent(
         objective: What is minimised; RRL's estimator needs it.
         expected: For the oracle: load level -> expected cost of every configuration.   # (size,)
         start: Number of the configuration that a search begins with; the default one without it.
-        parameters: Values for the agent's own constants, by name.
+        parameters: Values for the agent's own constants, by name; all but its ``levels``.
 
     Raises:
         InvalidInput: There is no such agent or constant, or a value is unusable.
     """
     wanted = dict(parameters or {})
+    for constant in wanted:
+        if constant.partition(".")[0] == "levels":  # else it would take the levels it is told for other loads
+            raise InvalidInput(
+                f"parameter {constant}", "the load levels are not the agent's own", "leave it out"
+            )
     if name in FORMS_OF_RRL:
         from tuner.agents.rrl import RRL
         from tuner.agents.rrl.forms import form

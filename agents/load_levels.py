@@ -35,6 +35,8 @@ __all__ = [
 
 SPAN = 1000
 """Levels of one share of foreign processes: more than there are rates, so that the number holds both."""
+HIGHEST = 1e9
+"""Requests/s that no server gets; the levels up to there must fit into :data:`SPAN`."""
 LEAST_LEFT = 1 / 64
 """Smallest share of the capacity that counts as left."""
 
@@ -59,6 +61,12 @@ class LoadLevels:
             ratio=(1 < self.ratio < math.inf, "above 1"),
             hysteresis=(0 <= self.hysteresis < 0.5, "at least 0 and below 0.5"),
             lowest=(0 < self.lowest < math.inf, "above 0"),
+        )
+        # Beyond half a span a rate would read as another one beside foreign processes.
+        check_rules(
+            self,
+            ratio=(self.level(HIGHEST) < SPAN / 2, f"larger, for less than 500 levels up to {HIGHEST:g}/s"),
+            lowest=(abs(self.level(self.lowest)) < SPAN / 2, "within 500 levels of 1 request/s"),
         )
 
     def level(self, rate: float, previous: int | None = None, *, foreign: float = math.nan) -> int:

@@ -1,4 +1,7 @@
-"""Exact costs of all configurations under a load: means over many simulated windows, kept on disk."""
+"""Exact costs of all configurations under a load: means over many simulated windows, kept on disk.
+
+At a low load some windows have no request; they have no cost, and the mean is over the others.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,8 @@ class ExactCosts:
     def at(self, rate: float) -> np.ndarray:
         """Return the costs at an offered load, requests/s, rounded to a grid of 5 %.   # (size,).
 
+        They are NaN where no window of a configuration has a request.
+
         Raises:
             InvalidInput: It is not positive.
         """
@@ -58,7 +63,7 @@ class ExactCosts:
             costs = [
                 self._objective.cost(row_measurement(arrays, row, any_one)) for row in range(arrays.rate.size)
             ]
-            self._known[rounded] = np.array(costs).reshape(WINDOWS, self._simulator.size).mean(axis=0)
+            self._known[rounded] = _mean_known(np.array(costs).reshape(WINDOWS, self._simulator.size))
         return self._known[rounded]
 
 
@@ -93,6 +98,16 @@ def every_configuration(
     with suppress(OSError):  # a cache that cannot be written is no reason to fail
         _save(file, np.stack([array.astype(np.float64) for array in arrays]))
     return arrays
+
+
+def _mean_known(costs: np.ndarray) -> np.ndarray:
+    """Return the mean over the windows whose cost is known, NaN where none is.   # (size,).
+
+    Args:
+        costs: NaN where not known.   # (windows, size)
+    """
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, as wanted; np.nanmean warns of it
+        return np.asarray(np.nansum(costs, axis=0) / np.count_nonzero(~np.isnan(costs), axis=0))
 
 
 def _key(simulator: BatchedSimulator, rate: float, seconds: float, windows: int) -> str:

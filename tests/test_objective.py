@@ -53,6 +53,17 @@ def test_failures_break_the_slo() -> None:
     assert not objective.kept(measurement(math.nan))
 
 
+@pytest.mark.parametrize("goal", ["strict", "cpu", "gpu"])
+def test_refusing_requests_is_never_cheap(goal: str) -> None:
+    """A server that refuses most requests is idle, and fast for the others: it costs like a broken SLO."""
+    objective = Objective(slo=SLO, goal=goal, cores=2)
+    refusing = replace(measurement(0.010, failures=4000, cpu=0.1), gpu=0.1)
+
+    assert objective.cost(refusing) == pytest.approx(objective.broken)
+    assert objective.cost(refusing) > objective.cost(replace(measurement(0.029, cpu=2.0), gpu=1.0))
+    assert objective.cost(replace(refusing, latency_p95=0.036)) == pytest.approx(2.2)
+
+
 def test_reward_is_the_negated_cost() -> None:
     """Reinforcement learning libraries maximise."""
     assert Objective(slo=SLO).reward(measurement(0.015)) == pytest.approx(-0.5)

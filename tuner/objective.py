@@ -3,11 +3,12 @@
 A cost is a number near 1 without a unit, so that agents need no scaling for each model. It depends on the
 goal:
 
-* ``latency``: the latency statistic over the SLO; 1 is just at the SLO.
+* ``latency``: the latency statistic over the SLO; 1 is just at the SLO. Requests that fail do not count.
 * ``strict``: the same while the SLO is kept; a broken SLO (or a failed request) costs 1 more. So a
   configuration that sometimes breaks the SLO costs more than by ``latency``, even if it is fast on average.
 * ``cpu`` and ``gpu``: the share of the machine's cores (or GPU time) used while the SLO is kept, which
-  lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that keeps it.
+  lies in 0..1; a broken SLO (or a failed request) costs ``1 + latency / slo`` and 2 at least, above every
+  configuration that keeps it. A server that refuses requests uses little, and answers the others fast.
 
 Where a scheduler drops requests that it cannot serve in time, latencies of the answered requests say little.
 There the bad rate (late or dropped / all) replaces the latency: :class:`BadRateObjective`.
@@ -138,7 +139,7 @@ class Objective:
 
     @property
     def broken(self) -> float:
-        """The least cost of a window that breaks the SLO."""
+        """The least cost of a window whose latency breaks the SLO."""
         return 1.0 if self.goal == "latency" else 2.0
 
     def latency(self, measurement: Measurement) -> float:
@@ -170,10 +171,10 @@ class Objective:
         ratio = _saturate(self.latency(measurement) / self.slo.latency)
         if math.isnan(ratio) or self.goal == "latency":
             return ratio
+        if not self.kept(measurement):
+            return 1.0 + max(ratio, 1.0)
         if self.goal == "strict":
-            return ratio if self.kept(measurement) else 1.0 + max(ratio, 1.0)
-        if ratio > 1:
-            return 1.0 + ratio
+            return ratio
         return measurement.gpu if self.goal == "gpu" else min(measurement.cpu / self.cores, 1.0)
 
     def reward(self, measurement: Measurement) -> float:

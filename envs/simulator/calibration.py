@@ -37,7 +37,9 @@ FEW = 20
 MOST_WINDOWS = 24
 """Windows used in a search; more are thinned out evenly."""
 SECONDS = 15.0
-"""Simulated seconds of each window in a search."""
+"""Simulated seconds of each window in a search, at least ..."""
+REQUESTS = 100.0
+"""... and requests: without any, a simulated window shows nothing."""
 SOFTEN = 0.0005
 """Seconds added to both sides of a ratio, so that differences of microseconds do not count."""
 STEPS = 9
@@ -189,14 +191,19 @@ def _search(
     server: ServerModel, name: str, highest: float, windows: Sequence[Measurement], statistic: Statistic
 ) -> ServerModel:
     """Choose one parameter in 0..highest by golden section; unchanged if no window shows it."""
-    shown = [m for m in windows if statistic(m) >= 0]
+    shown = [m for m in windows if statistic(m) >= 0 and m.arrival_rate > 0]
     if not shown:
         return server
     shown = [shown[i] for i in np.unique(np.linspace(0, len(shown) - 1, MOST_WINDOWS).round().astype(int))]
 
     def misfit(value: float) -> float:
         changed = server.replace(**{name: value})
-        simulated = [simulate(changed, m.configuration, m.arrival_rate, seconds=SECONDS) for m in shown]
+        simulated = [
+            simulate(
+                changed, m.configuration, m.arrival_rate, seconds=max(SECONDS, REQUESTS / m.arrival_rate)
+            )
+            for m in shown
+        ]
         ratios = [
             (statistic(s) + SOFTEN) / (statistic(m) + SOFTEN) for s, m in zip(simulated, shown, strict=True)
         ]

@@ -54,7 +54,17 @@ def test_hardly_any_load_is_one_level(rate: float) -> None:
     assert levels.level(rate) == levels.level(levels.lowest) == round(math.log(0.1) / math.log(1.25))
 
 
-@pytest.mark.parametrize("wrong", [{"ratio": 1.0}, {"hysteresis": 0.5}, {"hysteresis": -0.1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ratio": 1.0},
+        {"ratio": 1.01},  # 200 requests/s would be level 532: another load, beside a neighbour
+        {"hysteresis": 0.5},
+        {"hysteresis": -0.1},
+        {"lowest": 1e-50},
+        {"lowest": 1e50},
+    ],
+)
 def test_nonsense_is_refused(wrong: dict[str, float]) -> None:
     """The message says the rule and the values."""
     with pytest.raises(ValueError, match="must be"):

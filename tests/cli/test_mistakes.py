@@ -186,6 +186,7 @@ train --out p --agent rrl_paper:delta=-1              | got delta=-1
 train --out p --agent rrl_paper:delta=inf             | inf is not finite
 train --out p --agent rrl:caution=much                | caution: must be a valid number, but got 'much'
 train --out p --agent rrl:caution=-1                  | --agent rrl: `caution >= 0` must hold
+train --out p --agent rrl:levels.ratio=1.5            | --agent rrl: levels.ratio: the load levels are not
 train --out p --agent 'capes:hidden=[]'               | --agent capes: hidden: must be 1 to 8 layers
 train --out p --agent 'capes:hidden=[1000000]'        | 1 to 4096 units, but got [1000000]; those of capes are
 train --out p --agent deeprm:episodes=1               | --agent deeprm: episodes: must be from 2 to 100,000

@@ -148,6 +148,14 @@ def test_expected_costs() -> None:
     assert seen == pytest.approx(exact, rel=0.25)
 
 
+def test_expected_costs_of_a_low_rate() -> None:
+    """Windows without a request say nothing; where all are like that, the costs are not known."""
+    env = tfserving_cpu(grids={"inter_op": (2.0,), "intra_op": (1.0, 5.0)}, window=1.0)
+
+    assert np.isfinite(env.expected_costs(1.0)).all()
+    assert np.isnan(env.expected_costs(1e-6)).all()
+
+
 def test_expected_costs_of_no_rate() -> None:
     """A rate that is none is refused."""
     with pytest.raises(InvalidInput, match="rate"):

@@ -30,6 +30,21 @@ def test_a_change_is_advised_where_the_control_loop_would_make_it(share: float, 
     assert advice.configuration == configuration(4 if change else 1)
 
 
+@pytest.mark.parametrize(("batch", "expected", "change"), [(1, 1.0, True), (1, 0.42, False), (8, 1.0, False)])
+def test_an_unknown_present_cost_is_what_the_policy_expects(
+    batch: int, expected: float, change: bool
+) -> None:
+    """Of a server without quantiles none is measured; one that the policy does not know either is left."""
+    agent, watched = ScriptedAgent(), replace(measurement(0.020), latency_p95=NOT_KNOWN)
+    agent.learned = {SPACE.encode(configuration(4)): 0.4, SPACE.encode(configuration(batch)): expected}
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [watched], agent=agent)
+
+    assert advice.change is change
+    reason = "expects cost 0.40 instead of 1.00" if change else "would not change"
+    assert advice.reasons == (f"the policy {reason}",)
+
+
 @pytest.mark.parametrize("ratio", [1.25, 2.0])
 def test_a_policy_is_asked_by_its_own_load_levels(ratio: float) -> None:
     """A number of another grid would be that of another load: of 16 times the rate, or more."""

@@ -122,11 +122,13 @@ def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, rate: float) ->
     levels: LoadLevels = getattr(agent, "levels", None) or LoadLevels()  # a policy may have its own grid
     level = levels.level(rate)
     index = agent.best(State(level=level, configuration=space.encode(now.configuration), rate=rate))
-    cost = float(agent.costs(level)[index])
-    best = AdviceRow(name="policy", configuration=space.decode(index), cost=cost)
-    change = best.configuration != now.configuration and not cost >= now.cost * WORTH
+    costs = agent.costs(level)
+    best = AdviceRow(name="policy", configuration=space.decode(index), cost=float(costs[index]))
+    # Where the SLO's statistic was not measured, the policy says what the present configuration costs, too.
+    present = float(costs[space.encode(now.configuration)]) if math.isnan(now.cost) else now.cost
+    change = best.configuration != now.configuration and best.cost < present * WORTH
     reason = (
-        f"the policy expects cost {cost:.2f} instead of {now.cost:.2f}"
+        f"the policy expects cost {best.cost:.2f} instead of {present:.2f}"
         if change
         else "the policy would not change"
     )

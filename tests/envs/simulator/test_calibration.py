@@ -105,6 +105,17 @@ def test_one_window_is_enough() -> None:
     assert fitted.contention == 0.33
 
 
+def test_low_loads_are_simulated_until_requests_come() -> None:
+    """At one request in 20 s nothing comes in the usual 15 s; a window without an arrival is left out."""
+    one = {"max_batch_size": 1, "max_queue_delay": 0, "instances": 1}
+    windows = [simulate(TRUTH, one, 0.05, seconds=2000.0, seed=seed) for seed in range(2)]
+
+    fitted = calibrate([*windows, replace(windows[0], arrival_rate=0.0)])
+
+    assert fitted.noise == pytest.approx(TRUTH.noise, rel=0.35)
+    assert fitted.gap < 0.001
+
+
 def test_nothing_to_fit() -> None:
     """Without an undisturbed window there is nothing to fit."""
     with pytest.raises(InvalidInput, match="calibration"):
