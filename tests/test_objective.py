@@ -53,15 +53,21 @@ def test_failures_break_the_slo() -> None:
     assert not objective.kept(measurement(math.nan))
 
 
-@pytest.mark.parametrize("goal", ["strict", "cpu", "gpu"])
+@pytest.mark.parametrize("goal", ["latency", "cpu", "gpu"])
 def test_refusing_requests_is_never_cheap(goal: str) -> None:
-    """A server that refuses most requests is idle, and fast for the others: it costs like a broken SLO."""
-    objective = Objective(slo=SLO, goal=goal, cores=2)
-    refusing = replace(measurement(0.010, failures=4000, cpu=0.1), gpu=0.1)
+    """A server that refuses most requests is idle, and fast for the others; its failures cost more than that.
 
-    assert objective.cost(refusing) == pytest.approx(objective.broken)
-    assert objective.cost(refusing) > objective.cost(replace(measurement(0.029, cpu=2.0), gpu=1.0))
-    assert objective.cost(replace(refusing, latency_p95=0.036)) == pytest.approx(2.2)
+    A few that fail whatever the configuration, such as bad requests, hide no difference.
+    """
+    objective = Objective(slo=SLO, goal=goal, cores=2)
+
+    def cost(p95: float, *, failures: int = 0, used: float = 0.5) -> float:
+        return objective.cost(replace(measurement(p95, failures=failures, cpu=2 * used), gpu=used))
+
+    assert cost(0.001, failures=4000, used=0.05) > cost(0.029, used=0.95)
+    assert cost(0.001, failures=4000, used=0.05) == pytest.approx(0.8 * 2 + 0.2 * cost(0.001, used=0.05))
+    assert cost(0.010, failures=1, used=0.2) == pytest.approx(cost(0.010, used=0.2), abs=0.002)
+    assert cost(0.300, failures=1) == pytest.approx(cost(0.300))
 
 
 def test_reward_is_the_negated_cost() -> None:

@@ -3,12 +3,15 @@
 A cost is a number near 1 without a unit, so that agents need no scaling for each model. It depends on the
 goal:
 
-* ``latency``: the latency statistic over the SLO; 1 is just at the SLO. Requests that fail do not count.
+* ``latency``: the latency statistic over the SLO; 1 is just at the SLO.
 * ``strict``: the same while the SLO is kept; a broken SLO (or a failed request) costs 1 more. So a
   configuration that sometimes breaks the SLO costs more than by ``latency``, even if it is fast on average.
 * ``cpu`` and ``gpu``: the share of the machine's cores (or GPU time) used while the SLO is kept, which
-  lies in 0..1; a broken SLO (or a failed request) costs ``1 + latency / slo`` and 2 at least, above every
-  configuration that keeps it. A server that refuses requests uses little, and answers the others fast.
+  lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that keeps it.
+
+The share of its requests that failed costs 2 at least. A server that refuses requests uses little and
+answers the others fast, and would else be the cheapest; but a few bad requests, which some clients always
+send, hardly change what a configuration costs.
 
 Where a scheduler drops requests that it cannot serve in time, latencies of the answered requests say little.
 There the bad rate (late or dropped / all) replaces the latency: :class:`BadRateObjective`.
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["GOALS", "SATURATION", "BadRateObjective", "Objective", "Slo", "parse_slo", "unsaturated"]
 
 GOALS = ("latency", "strict", "cpu", "gpu")
+FAILED = 2.0
+"""Least cost of a request that failed: as of a broken SLO where the use of the machine is minimised."""
 SATURATION = 10.0
 """Ratio to the SLO above which the cost of latency grows with the logarithm."""
 LONGEST_SLO = 3600.0
@@ -168,13 +173,18 @@ class Objective:
 
     def served(self, measurement: Measurement) -> float:
         """The cost of how a window was served, at least 0; NaN if it lacks a quantity the goal needs."""
+        answered = self._answered(measurement)
+        return answered + measurement.failure_share * max(FAILED - answered, 0.0)
+
+    def _answered(self, measurement: Measurement) -> float:
+        """The cost of how the requests that did not fail were served; by ``strict`` of all."""
         ratio = _saturate(self.latency(measurement) / self.slo.latency)
         if math.isnan(ratio) or self.goal == "latency":
             return ratio
-        if not self.kept(measurement):
-            return 1.0 + max(ratio, 1.0)
         if self.goal == "strict":
-            return ratio
+            return ratio if self.kept(measurement) else 1.0 + max(ratio, 1.0)
+        if ratio > 1:
+            return 1.0 + ratio
         return measurement.gpu if self.goal == "gpu" else min(measurement.cpu / self.cores, 1.0)
 
     def reward(self, measurement: Measurement) -> float:
