@@ -9,9 +9,11 @@ import pytest
 
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
+from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Tensor
+from tuner.scheduling.log import ARRIVE
 
 
 @pytest.mark.parametrize("policy", ["symphony", "eager"])
@@ -114,5 +116,45 @@ def test_a_kind_of_many_words_is_not_kept() -> None:
             await dispatcher.infer(long)
             assert await largest(found, dispatcher, long) == 1
             assert await largest(found, dispatcher, request()) > 4
+
+    run(main())
+
+
+@pytest.mark.parametrize("items", [1, 5, 20])
+@pytest.mark.parametrize("policy", ["kairos", "ribbon", "drs", "clkwrk"])
+def test_requests_with_sizes(policy: str, items: int) -> None:
+    """The first request of a dispatcher is planned by its size, and so is each of a kind without a stream."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1, policy=policy)
+        found.servers["a:1"].limits_of["m"] = ModelLimits(max_batch=32)
+        async with found as dispatcher:
+            (spec,) = found.journal.segments[0].spec.sessions
+            assert spec.latency.shape == (1, 1 + 32)
+            for _ in range(2):
+                await dispatcher.infer(request(items=items))
+                await asyncio.sleep(0.1)
+        assert found.servers["a:1"].batches == [("m", items)] * 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["kairos", "ribbon", "drs", "clkwrk"])
+def test_a_limit_below_a_request_that_waits(policy: str) -> None:
+    """It is planned as the largest that the limit allows, and answered in one piece."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0}, servers=1, policy=policy)
+        async with found as dispatcher:
+            calls = [asyncio.ensure_future(dispatcher.infer(request(items=15))) for _ in range(2)]
+            await asyncio.sleep(1 * MS)
+            pool = dispatcher.pools[0]
+            pool.set(pool.rules, [replace(pool.session("m"), max_batch=4)])
+            await asyncio.gather(*calls)
+        assert found.servers["a:1"].batches == [("m", 15)] * 2
+        planned = [entry for one in found.journal.segments for entry in one.log.entries]
+        sizes = [int(entry["items"]) for entry in planned if entry["kind"] == ARRIVE]
+        assert sizes[:2] == [15, 15]
+        assert set(sizes[2:]) == {4}
 
     run(main())

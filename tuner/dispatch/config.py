@@ -18,7 +18,7 @@ from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.pool.rules import Rules
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, address_like, file_beside, mistake
-from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
+from tuner.scheduling.catalogue import POLICIES
 from tuner.scheduling.cluster import Delays
 from tuner.scheduling.presets import PRESETS, written_out
 
@@ -207,11 +207,6 @@ class DispatchConfig(StrictPart):
         if wrong:
             raise ValidationError.from_exception_data("sessions", wrong)
         return sessions
-
-    @property
-    def distributes(self) -> bool:
-        """Whether the policy sends each request alone, by its size."""
-        return self.policy in DISTRIBUTION_POLICIES
 
     def rules(self) -> Rules:
         """Return how pools schedule."""

@@ -6,6 +6,7 @@ scheduler need not know:
 
 * A request has one entry in the scheduler's queue for each of its items, and is sent with the first of them.
   The other entries, and those of requests that were answered or withdrawn, are ignored when their turn comes.
+  Under a policy that distributes requests by their sizes it has one entry with its size.
 * Requests of a session that cannot share a batch, because their shapes, data types or parameters differ, are
   streams: each is a session to the scheduler, with a profile of its own. A kind gets its stream once a server
   has answered a request of it. There are a few of each session, and the one unused for longest gives way to a
@@ -35,7 +36,7 @@ from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import Observer, PoolSession, Rules
 from tuner.dispatch.request import Status
 from tuner.dispatch.tracing import note_planned
-from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, build_policy
+from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 
@@ -216,7 +217,8 @@ class Pool:
         """Make a scheduler for the present lanes."""
         for queue in self._queues.values():
             queue.update_limits(up)
-        self._streams = [stream for queue in self._queues.values() for stream in queue.streams()]
+        sized = self.rules.distributes
+        self._streams = [stream for queue in self._queues.values() for stream in queue.streams(sized)]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         specs = [
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
@@ -269,7 +271,7 @@ class Pool:
         return self._latest_time
 
     def _enqueue(self, pending: Pending) -> None:
-        """Let a request arrive at the scheduler, with an entry for each of its items."""
+        """Let a request arrive at the scheduler, with an entry for each of its items, or one of its size."""
         place = self._stream_of(pending)
         assert self.scheduler is not None
         now = self._now()
@@ -280,10 +282,12 @@ class Pool:
         if pending.trace is not None:
             pending.trace.waits(self._loop.time())
         commands: list[Command] = []
-        alone = self.rules.policy in DISTRIBUTION_POLICIES
-        for _ in range(1 if alone else pending.items):
+        entries, items = pending.items, 1
+        if self.rules.distributes:
+            # It may have more than the limit, if that was lowered while it waited: of those no time is known.
+            entries, items = 1, min(pending.items, self._streams[place].largest)
+        for _ in range(entries):
             self._waiting[self._next] = pending
-            items = pending.items if alone else 1
             commands += self.scheduler.arrive(place, now, self._next, items=items, early=early)
             self._next += 1
         self._carry_out(commands)
