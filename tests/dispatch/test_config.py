@@ -47,6 +47,11 @@ def test_a_file(tmp_path: Path) -> None:
         ("sessions:", "policy: fifo\nsessions:", "policy: there is no 'fifo'; use one of symphony"),
         ("sessions:", "policy: nexus\nsessions:", "nexus knows its requests beforehand"),
         ("sessions:", "options: {defer: 1}\nsessions:", "options.defer: symphony has no such option"),
+        (
+            "sessions:",
+            "policy: drs\noptions: {threshold: [5, 9]}\nsessions:",
+            "options.threshold: the dispatcher has one threshold for all sessions; give one number",
+        ),
         ("name: cnn", "name: mlp", r"sessions\[1\].name: 'mlp' is the name of two"),
         ("slo_ms: 80", "slo_ms: 0", r"sessions\[1\].slo_ms: must be greater than 0"),
         ("8011/cnn", "8012/cnn", r"shares 127.0.0.1:8001 with mlp, but not all its servers"),

@@ -165,6 +165,12 @@ class DispatchConfig(StrictPart):
     def _options_are_known(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "policy" in info.data:
             make_options(info.data["policy"], options)
+        if isinstance(options.get("threshold"), (list, tuple)):
+            # A session has several streams, and each pool some of the sessions: none would find its own.
+            problem = mistake(
+                "the dispatcher has one threshold for all sessions; give one number", "threshold"
+            )
+            raise ValidationError.from_exception_data("options", [problem])
         return options
 
     @check_field("mode")
