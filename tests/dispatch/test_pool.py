@@ -12,7 +12,7 @@ from tests.dispatch.fakes import MS, Bench, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
-from tuner.dispatch.request import Refused, Reply, Request, Tensor
+from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 from tuner.scheduling.log import ARRIVE
 
 
@@ -52,6 +52,28 @@ def test_a_pool_that_is_closed_begins_no_scheduler() -> None:
             pool.servers[1].lost("b:1: connection reset")
             assert not pool.up
             assert pool.why_down() == "no backend is up: b:1: connection reset"
+
+    run(main())
+
+
+def test_what_a_new_scheduler_cannot_serve_in_time() -> None:
+    """It is too late for a request that waited too long; no backend is away."""
+
+    async def main() -> None:
+        profile = {"alpha_ms": 1.0, "beta_ms": 80.0}
+        found = bench({"slo_ms": 1000.0, "profile": profile}, servers=1, policy="eager")
+        async with found as dispatcher:
+            loop, pool = asyncio.get_running_loop(), dispatcher.pools[0]
+            found.servers["a:1"].beta = 80 * MS
+            busy = asyncio.ensure_future(dispatcher.infer(request()))
+            await asyncio.sleep(1 * MS)
+            late = asyncio.ensure_future(dispatcher.infer(request(deadline=loop.time() + 100 * MS)))
+            await asyncio.sleep(50 * MS)
+            pool.set(pool.rules, [replace(pool.session("m"), max_batch=8)])
+            with pytest.raises(Refused, match="too near for every backend") as refused:
+                await late
+            assert refused.value.status is Status.DEADLINE
+            assert isinstance(await busy, Reply)
 
     run(main())
 

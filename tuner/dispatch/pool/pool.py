@@ -50,6 +50,8 @@ EARLY = 1e-6
 """s by which the event loop may call a timer too early: the resolution of its clock, and rounding."""
 OFFER_AGAIN = 0.1
 """Part of the SLO after which a dropped request is offered again, if its client gives it more time."""
+TOO_LATE = "could not be executed in time: its deadline is too near for every backend"
+"""Why a request is refused that waited when a scheduler began."""
 
 
 class Pool:
@@ -182,8 +184,9 @@ class Pool:
         self.scheduler = None
         if up:
             self._begin(up)
+        reason, status = (TOO_LATE, Status.DEADLINE) if up else (self.why_down(), Status.UNAVAILABLE)
         for one in sorted(waiting, key=lambda one: one.due):
-            self._retry(one, self.why_down())
+            self._retry(one, reason, status)
         self._set_timer()  # if nothing waits, the timer is still the old scheduler's
 
     @property
