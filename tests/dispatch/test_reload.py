@@ -173,6 +173,24 @@ def test_what_waits_goes_on_elsewhere() -> None:
     run(main())
 
 
+def test_what_an_old_server_loses_goes_on_elsewhere() -> None:
+    """A server that the new configuration lacks may be stopped at once: what it had goes to the new ones."""
+
+    async def main() -> None:
+        found = bench(on("m", "a", slo_ms=2000.0), servers=2, policy="eager")
+        async with found as dispatcher:
+            found.servers["a:1"].beta = 0.1
+            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(5)]
+            await asyncio.sleep(20 * MS)
+            assert found.servers["a:1"].executing
+            await dispatcher.reload(config(on("m", "b", slo_ms=2000.0), policy="eager"))
+            found.servers["a:1"].alive = False
+            assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * 5
+        assert sum(items for _, items in found.servers["b:1"].batches) == 5
+
+    run(main())
+
+
 SLOW: dict[str, Any] = {"slo_ms": 1000.0, "profile": {"alpha_ms": 1.0, "beta_ms": 80.0}}
 
 

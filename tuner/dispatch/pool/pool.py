@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -84,6 +84,8 @@ class Pool:
         """How often a server came or went."""
         self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
+        self.hand_over: Callable[[Pending], bool] | None = None
+        """Set once other pools have its sessions: lets a request go on there, and returns whether it does."""
         self._queues = {one.name: SessionQueue(one, beliefs.kinds(one.name)) for one in sessions}
         self._observer = observer
         self._beliefs = beliefs
@@ -394,8 +396,11 @@ class Pool:
         pending.queued = False
         if pending.over:
             return
+        again = pending.tries < MOST_TRIES
+        if again and self.hand_over is not None and self.hand_over(pending):
+            return
         in_time = self._loop.time() + self._quickest(pending) < pending.due
-        if self.up and pending.tries < MOST_TRIES and in_time:
+        if self.up and again and in_time:
             self._enqueue(pending)
         else:
             pending.refuse(status, reason)
