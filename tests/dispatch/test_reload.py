@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,10 @@ import pytest
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tests.dispatch.test_dispatcher import echoes, outcome, poisson
-from tuner.dispatch.backends.connection import Connection
+from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.process import DispatchProcess, run_dispatch
-from tuner.dispatch.request import Refused, Reply, Status
+from tuner.dispatch.request import Metadata, Refused, Reply, Status
 from tuner.errors import InvalidInput, StorageError
 
 
@@ -187,6 +187,36 @@ def test_what_an_old_server_loses_goes_on_elsewhere() -> None:
             found.servers["a:1"].alive = False
             assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * 5
         assert sum(items for _, items in found.servers["b:1"].batches) == 5
+
+    run(main())
+
+
+@dataclass
+class Silent(FakeServer):
+    """Says nothing of its models until our connection is closed."""
+
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def metadata(self, model: str, timeout: float) -> Metadata:
+        await self.closed.wait()
+        raise Lost(f"{self.address}: the connection was closed")
+
+    async def close(self) -> None:
+        self.closed.set()
+
+
+def test_a_question_whose_connection_ends_is_asked_again() -> None:
+    """Who asks what a model expects while its servers change hears it from the new ones."""
+
+    async def main() -> None:
+        found = bench(on("m", "a"), servers=2)
+        found.servers["a:1"] = Silent("a:1")
+        found.servers["b:1"].version = "2"
+        async with found as dispatcher:
+            asked = asyncio.ensure_future(dispatcher.metadata("m"))
+            await asyncio.sleep(1 * MS)
+            await dispatcher.reload(config(on("m", "b")))
+            assert (await asked).versions == ("2",)
 
     run(main())
 

@@ -106,6 +106,8 @@ class Dispatcher:
             try:
                 found = await server.connection.metadata(server.models[session], ASK)
             except Lost as error:
+                if self._places.get(session) is not pool:  # a reload has closed the pool's connections
+                    return await self.metadata(session)
                 why = str(error)
                 continue
             found = Metadata(session, found.versions, found.platform, found.inputs, found.outputs)

@@ -6,13 +6,12 @@ from typing import Any
 
 import grpc
 
-from tuner.adapters.connection.channel import tidy
 from tuner.adapters.tfserving.client import VersionState
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.adapters.tfserving.wire import DATATYPES, METHOD, NUMBERS, SERVICE
-from tuner.dispatch.backends.channel import open_aio, translated
-from tuner.dispatch.backends.connection import Lost, ModelLimits
+from tuner.dispatch.backends.channel import answered, open_aio, translated
+from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.front.messages.datatype import split_elements
 from tuner.dispatch.front.messages.predict import read_tensor, version_number
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
@@ -97,10 +96,8 @@ class TFServingConnection:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
         question = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
         self._fill_spec(question.model_spec, model)
-        try:
+        with answered(self.address):
             answer = await self._metadata(question, timeout=timeout)
-        except grpc.RpcError as error:
-            raise Lost(f"{self.address}: {tidy(error.details() or '')}") from error
         described = message("SignatureDefMap").FromString(answer.metadata["signature_def"].value)
         signature = described.signature_def[self._target.signature]
         inputs, outputs = (
