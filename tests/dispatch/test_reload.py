@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -95,10 +95,10 @@ def test_a_backend_that_cannot_be_connected_changes_nothing() -> None:
         found = bench(on("m", "a"), servers=2)
         connect = found.connect
 
-        def unreadable(target: str) -> Connection:
-            if "/broken" in target:
+        def unreadable(targets: Sequence[str]) -> Connection:
+            if "/broken" in targets[0]:
                 raise StorageError("ca.pem cannot be read")
-            return connect(target)
+            return connect(targets)
 
         found.connect = unreadable
         async with found as dispatcher:
@@ -325,7 +325,7 @@ class Written:
 def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeServer]:
     """The servers that a process finds."""
     found = {name: FakeServer(name) for name in ("a:1", "b:1")}
-    monkeypatch.setattr("tuner.dispatch.process.connect", lambda target: found[target.split("/")[2]])
+    monkeypatch.setattr("tuner.dispatch.process.connect", lambda targets: found[targets[0].split("/")[2]])
     return found
 
 

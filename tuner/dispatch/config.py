@@ -6,6 +6,8 @@ It is one YAML file, checked before anything listens or is connected; an error n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +15,8 @@ from pydantic import Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
+from tuner.adapters.tfserving.target import TFServingTarget
+from tuner.adapters.triton.target import TritonTarget
 from tuner.cluster.scenario.options import make_options
 from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.pool.rules import Rules
@@ -120,9 +124,9 @@ class SessionConfig(StrictPart):
         return backends
 
     @property
-    def servers(self) -> frozenset[str]:
-        """The servers of its backends, as ``host:port``."""
-        return frozenset(parse_backend(text).address for text in self.backends)
+    def servers(self) -> Mapping[str, TritonTarget | TFServingTarget]:
+        """The targets of its backends, by the address of their server as ``host:port``."""
+        return {target.address: target for target in map(parse_backend, self.backends)}
 
 
 class DispatchConfig(StrictPart):
@@ -201,13 +205,7 @@ class DispatchConfig(StrictPart):
                 wrong.append(mistake(f"{session.name!r} is the name of two; rename one", index, "name"))
             names.add(session.name)
             for other in sessions[:index]:
-                shared = session.servers & other.servers
-                if shared and session.servers != other.servers:
-                    problem = (
-                        f"shares {min(shared)} with {other.name}, but not all its servers; sessions on a "
-                        "common server must be on the same servers, so that one scheduler knows all that "
-                        "happens there"
-                    )
+                if problem := _clash(session, other):
                     wrong.append(mistake(problem, index, "backends"))
                     break
         if wrong:
@@ -232,3 +230,37 @@ class DispatchConfig(StrictPart):
             delays=delays,
             grants=self.mode == "grants",
         )
+
+
+def _clash(session: SessionConfig, other: SessionConfig) -> str:
+    """Return why two sessions cannot use the servers that they have in common; empty if they can."""
+    servers, others = session.servers, other.servers
+    shared = sorted(servers.keys() & others.keys())
+    if shared and servers.keys() != others.keys():
+        return (
+            f"shares {shared[0]} with {other.name}, but not all its servers; sessions on a common server "
+            "must be on the same servers, so that one scheduler knows all that happens there"
+        )
+    for address in shared:
+        one, another = servers[address], others[address]
+        if _way(one) != _way(another):
+            return (
+                f"shares {address} with {other.name}, but by another scheme, TLS or token; there is one "
+                "connection to each server"
+            )
+        if one.model == another.model and _form(one) != _form(another):
+            return (
+                f"asks {address} for another label or signature of {one.model} than {other.name}; give them "
+                "servers of their own"
+            )
+    return ""
+
+
+def _way(target: TritonTarget | TFServingTarget) -> tuple[object, ...]:
+    """Return how batches reach the server of a target."""
+    return type(target), replace(target.security, metrics=False)
+
+
+def _form(target: TritonTarget | TFServingTarget) -> tuple[str, ...]:
+    """Return what is asked of the model of a target."""
+    return (target.label, target.signature) if isinstance(target, TFServingTarget) else ()
