@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tuner.dispatch.backends.connection import Connection, Doubtful, Lost, ModelLimits
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.journal import Journal
+from tuner.dispatch.keeper import Connect
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
 
 MS = 1e-3
@@ -120,10 +121,10 @@ class Bench:
     journal: Journal = field(default_factory=Journal)
 
     def __post_init__(self) -> None:
-        def connect(target: str) -> Connection:
-            return self.servers[target.split("/")[2]]
+        def connect(targets: Sequence[str]) -> Connection:
+            return self.servers[targets[0].split("/")[2]]
 
-        self.connect: Callable[[str], Connection] = connect
+        self.connect: Connect = connect
 
     async def __aenter__(self) -> Dispatcher:
         self.dispatcher = Dispatcher(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 from tritonclient.grpc import service_pb2
 
 from tests.dispatch.fakes import request
+from tuner.adapters.tfserving.schema import message
 from tuner.dispatch.backends.catalogue import connect
 from tuner.dispatch.backends.triton import _set_parameter
 from tuner.dispatch.request import Refused, Status
@@ -40,11 +44,51 @@ def test_tensorflow_serving_has_no_version_that_is_no_number(version: str) -> No
     """KServe's clients name versions by texts."""
 
     async def main() -> None:
-        connection = connect("tfserving://127.0.0.1:1/m")
+        connection = connect(["tfserving://127.0.0.1:1/m"])
         asked = request(version=version)
         with pytest.raises(Refused, match="has no version") as refused:
             await connection.infer("m", asked, asked.inputs)
         assert refused.value.status is Status.NOT_FOUND
         await connection.close()
+
+    asyncio.run(main())
+
+
+class Recorder(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Answers every call with nothing, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def service(self, _details: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(self._answer)
+
+    async def _answer(self, asked: bytes, _context: Any) -> bytes:
+        self.asked.append(asked)
+        return b""
+
+
+def test_each_model_of_tensorflow_serving_has_its_label_and_signature() -> None:
+    """Also where several are on one server, and so on one connection."""
+
+    async def main() -> None:
+        recorder = Recorder()
+        server = grpc.aio.server(handlers=[recorder])
+        place = f"tfserving://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        connection = connect(
+            [f"{place}/a?label=stable", f"{place}/b?label=canary&signature=rank", f"{place}/c"]
+        )
+        like = request()
+        for model in "abc":
+            await connection.infer(model, like, like.inputs)
+        await connection.close()
+        await server.stop(None)
+        asked = [message("PredictRequest").FromString(one).model_spec for one in recorder.asked]
+        assert [(one.name, one.version_label, one.signature_name) for one in asked] == [
+            ("a", "stable", "serving_default"),
+            ("b", "canary", "rank"),
+            ("c", "", "serving_default"),
+        ]
 
     asyncio.run(main())

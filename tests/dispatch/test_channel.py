@@ -1,12 +1,18 @@
-"""What the statuses of servers mean for a batch, and for the server."""
+"""What the statuses of servers, and the end of a channel, mean for a batch, and for the server."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import grpc
+import grpc.aio
 import pytest
 
+from tests.dispatch.fakes import request
+from tuner.dispatch.backends.catalogue import connect
 from tuner.dispatch.backends.channel import failure
-from tuner.dispatch.backends.connection import Doubtful, Lost
+from tuner.dispatch.backends.connection import Connection, Doubtful, Lost
 from tuner.dispatch.request import Refused, Status
 
 Code = grpc.StatusCode
@@ -54,3 +60,53 @@ def test_a_version_that_a_triton_had_once() -> None:
 
     assert isinstance(found, Doubtful)
     assert found.status is Status.UNAVAILABLE
+
+
+class Silent(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Takes every call and answers none."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    def service(self, _details: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(self._wait)
+
+    async def _wait(self, _request: bytes, _context: Any) -> None:
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+def ask(connection: Connection, question: str) -> asyncio.Task[object]:
+    """Ask for metadata, or send a batch."""
+    like = request()
+    call = (
+        connection.metadata("m", 5.0) if question == "metadata" else connection.infer("m", like, like.inputs)
+    )
+    return asyncio.ensure_future(call)
+
+
+@pytest.mark.parametrize("scheme", ["triton", "tfserving"])
+@pytest.mark.parametrize("question", ["metadata", "infer"])
+def test_a_connection_that_is_closed_answers_nothing(scheme: str, question: str) -> None:
+    """Who waits for its answer hears that the server is lost; who is cancelled stays cancelled."""
+
+    async def main() -> None:
+        silent = Silent()
+        server = grpc.aio.server(handlers=[silent])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        connection = connect([f"{scheme}://127.0.0.1:{port}/m"])
+        ours = ask(connection, question)
+        await silent.asked.wait()
+        ours.cancel()
+        silent.asked.clear()
+        call = ask(connection, question)
+        await silent.asked.wait()
+        await connection.close()
+        cancelled, lost = await asyncio.gather(ours, call, return_exceptions=True)
+        await server.stop(None)
+        assert isinstance(cancelled, asyncio.CancelledError)
+        assert isinstance(lost, Lost)
+        assert str(lost) == f"127.0.0.1:{port}: the connection was closed"
+
+    asyncio.run(main())

@@ -36,7 +36,7 @@ def test_a_file(tmp_path: Path) -> None:
     assert config.listen.http == ("::1", 9101)
     assert config.rules().policy == "symphony"
     assert config.rules().chosen == SymphonyOptions(deferral=0.1)
-    assert config.sessions[0].servers == {"127.0.0.1:8001", "127.0.0.1:8011"}
+    assert set(config.sessions[0].servers) == {"127.0.0.1:8001", "127.0.0.1:8011"}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,11 @@ def test_a_file(tmp_path: Path) -> None:
         ("sessions:", "policy: fifo\nsessions:", "policy: there is no 'fifo'; use one of symphony"),
         ("sessions:", "policy: nexus\nsessions:", "nexus knows its requests beforehand"),
         ("sessions:", "options: {defer: 1}\nsessions:", "options.defer: symphony has no such option"),
+        (
+            "sessions:",
+            "policy: drs\noptions: {threshold: [5, 9]}\nsessions:",
+            "options.threshold: the dispatcher has one threshold for all sessions; give one number",
+        ),
         ("name: cnn", "name: mlp", r"sessions\[1\].name: 'mlp' is the name of two"),
         ("slo_ms: 80", "slo_ms: 0", r"sessions\[1\].slo_ms: must be greater than 0"),
         ("8011/cnn", "8012/cnn", r"shares 127.0.0.1:8001 with mlp, but not all its servers"),
@@ -62,6 +67,36 @@ def test_mistakes(tmp_path: Path, old: str, new: str, said: str) -> None:
     """Each is reported with its line and its field."""
     with pytest.raises(InvalidInput, match=said):
         load(tmp_path, FILE.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (
+            "tfserving://a:1/m?label=stable",
+            "tfserving://a:1/m?label=canary",
+            "another label or signature of m",
+        ),
+        ("tfserving://a:1/m?signature=rank", "tfserving://a:1/m", "another label or signature of m"),
+        ("tfserving://a:1/m?tls=grpc", "tfserving://a:1/n", "by another scheme, TLS or token"),
+        ("tfserving://a:1/m", "triton://a:1/m", "by another scheme, TLS or token"),
+        ("tfserving://a:1/m?label=stable", "tfserving://a:1/n?label=canary&signature=rank", ""),
+        ("triton://a:1/m?tls=grpc", "triton://a:1/m?tls=all", ""),
+    ],
+)
+def test_sessions_on_one_server(tmp_path: Path, one: str, other: str, said: str) -> None:
+    """There is one connection to it, and each model on it has one label and one signature."""
+    text = f"""\
+listen: {{grpc: "127.0.0.1:9100"}}
+sessions:
+  - {{name: first, slo_ms: 50, backends: ["{one}"]}}
+  - {{name: second, slo_ms: 50, backends: ["{other}"]}}
+"""
+    if said:
+        with pytest.raises(InvalidInput, match=rf"sessions\[1\].backends: .* a:1 .*{said}"):
+            load(tmp_path, text)
+    else:
+        load(tmp_path, text)
 
 
 def test_presets_are_policies_with_options(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
+from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
-from tuner.dispatch.request import Refused, Reply, Request, Tensor
+from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
+from tuner.scheduling.log import ARRIVE
 
 
 @pytest.mark.parametrize("policy", ["symphony", "eager"])
@@ -50,6 +52,28 @@ def test_a_pool_that_is_closed_begins_no_scheduler() -> None:
             pool.servers[1].lost("b:1: connection reset")
             assert not pool.up
             assert pool.why_down() == "no backend is up: b:1: connection reset"
+
+    run(main())
+
+
+def test_what_a_new_scheduler_cannot_serve_in_time() -> None:
+    """It is too late for a request that waited too long; no backend is away."""
+
+    async def main() -> None:
+        profile = {"alpha_ms": 1.0, "beta_ms": 80.0}
+        found = bench({"slo_ms": 1000.0, "profile": profile}, servers=1, policy="eager")
+        async with found as dispatcher:
+            loop, pool = asyncio.get_running_loop(), dispatcher.pools[0]
+            found.servers["a:1"].beta = 80 * MS
+            busy = asyncio.ensure_future(dispatcher.infer(request()))
+            await asyncio.sleep(1 * MS)
+            late = asyncio.ensure_future(dispatcher.infer(request(deadline=loop.time() + 100 * MS)))
+            await asyncio.sleep(50 * MS)
+            pool.set(pool.rules, [replace(pool.session("m"), max_batch=8)])
+            with pytest.raises(Refused, match="too near for every backend") as refused:
+                await late
+            assert refused.value.status is Status.DEADLINE
+            assert isinstance(await busy, Reply)
 
     run(main())
 
@@ -114,5 +138,45 @@ def test_a_kind_of_many_words_is_not_kept() -> None:
             await dispatcher.infer(long)
             assert await largest(found, dispatcher, long) == 1
             assert await largest(found, dispatcher, request()) > 4
+
+    run(main())
+
+
+@pytest.mark.parametrize("items", [1, 5, 20])
+@pytest.mark.parametrize("policy", ["kairos", "ribbon", "drs", "clkwrk"])
+def test_requests_with_sizes(policy: str, items: int) -> None:
+    """The first request of a dispatcher is planned by its size, and so is each of a kind without a stream."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1, policy=policy)
+        found.servers["a:1"].limits_of["m"] = ModelLimits(max_batch=32)
+        async with found as dispatcher:
+            (spec,) = found.journal.segments[0].spec.sessions
+            assert spec.latency.shape == (1, 1 + 32)
+            for _ in range(2):
+                await dispatcher.infer(request(items=items))
+                await asyncio.sleep(0.1)
+        assert found.servers["a:1"].batches == [("m", items)] * 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["kairos", "ribbon", "drs", "clkwrk"])
+def test_a_limit_below_a_request_that_waits(policy: str) -> None:
+    """It is planned as the largest that the limit allows, and answered in one piece."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0}, servers=1, policy=policy)
+        async with found as dispatcher:
+            calls = [asyncio.ensure_future(dispatcher.infer(request(items=15))) for _ in range(2)]
+            await asyncio.sleep(1 * MS)
+            pool = dispatcher.pools[0]
+            pool.set(pool.rules, [replace(pool.session("m"), max_batch=4)])
+            await asyncio.gather(*calls)
+        assert found.servers["a:1"].batches == [("m", 15)] * 2
+        planned = [entry for one in found.journal.segments for entry in one.log.entries]
+        sizes = [int(entry["items"]) for entry in planned if entry["kind"] == ARRIVE]
+        assert sizes[:2] == [15, 15]
+        assert set(sizes[2:]) == {4}
 
     run(main())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,10 @@ import pytest
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tests.dispatch.test_dispatcher import echoes, outcome, poisson
-from tuner.dispatch.backends.connection import Connection
+from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.process import DispatchProcess, run_dispatch
-from tuner.dispatch.request import Refused, Reply, Status
+from tuner.dispatch.request import Metadata, Refused, Reply, Status
 from tuner.errors import InvalidInput, StorageError
 
 
@@ -95,10 +95,10 @@ def test_a_backend_that_cannot_be_connected_changes_nothing() -> None:
         found = bench(on("m", "a"), servers=2)
         connect = found.connect
 
-        def unreadable(target: str) -> Connection:
-            if "/broken" in target:
+        def unreadable(targets: Sequence[str]) -> Connection:
+            if "/broken" in targets[0]:
                 raise StorageError("ca.pem cannot be read")
-            return connect(target)
+            return connect(targets)
 
         found.connect = unreadable
         async with found as dispatcher:
@@ -169,6 +169,54 @@ def test_what_waits_goes_on_elsewhere() -> None:
             answers = await asyncio.gather(*calls)
             assert sum(isinstance(one, Reply) for one in answers) == 40
             assert sum(items for _, items in found.servers["b:1"].batches) >= 20
+
+    run(main())
+
+
+def test_what_an_old_server_loses_goes_on_elsewhere() -> None:
+    """A server that the new configuration lacks may be stopped at once: what it had goes to the new ones."""
+
+    async def main() -> None:
+        found = bench(on("m", "a", slo_ms=2000.0), servers=2, policy="eager")
+        async with found as dispatcher:
+            found.servers["a:1"].beta = 0.1
+            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(5)]
+            await asyncio.sleep(20 * MS)
+            assert found.servers["a:1"].executing
+            await dispatcher.reload(config(on("m", "b", slo_ms=2000.0), policy="eager"))
+            found.servers["a:1"].alive = False
+            assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * 5
+        assert sum(items for _, items in found.servers["b:1"].batches) == 5
+
+    run(main())
+
+
+@dataclass
+class Silent(FakeServer):
+    """Says nothing of its models until our connection is closed."""
+
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def metadata(self, model: str, timeout: float) -> Metadata:
+        await self.closed.wait()
+        raise Lost(f"{self.address}: the connection was closed")
+
+    async def close(self) -> None:
+        self.closed.set()
+
+
+def test_a_question_whose_connection_ends_is_asked_again() -> None:
+    """Who asks what a model expects while its servers change hears it from the new ones."""
+
+    async def main() -> None:
+        found = bench(on("m", "a"), servers=2)
+        found.servers["a:1"] = Silent("a:1")
+        found.servers["b:1"].version = "2"
+        async with found as dispatcher:
+            asked = asyncio.ensure_future(dispatcher.metadata("m"))
+            await asyncio.sleep(1 * MS)
+            await dispatcher.reload(config(on("m", "b")))
+            assert (await asked).versions == ("2",)
 
     run(main())
 
@@ -277,7 +325,7 @@ class Written:
 def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeServer]:
     """The servers that a process finds."""
     found = {name: FakeServer(name) for name in ("a:1", "b:1")}
-    monkeypatch.setattr("tuner.dispatch.process.connect", lambda target: found[target.split("/")[2]])
+    monkeypatch.setattr("tuner.dispatch.process.connect", lambda targets: found[targets[0].split("/")[2]])
     return found
 
 

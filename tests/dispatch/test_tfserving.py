@@ -19,7 +19,7 @@ def test_a_batch_is_answered(tfserving: EmbeddedTFServing) -> None:
     """It is ready, says what its model expects, and answers a batch; another model is not there."""
 
     async def main() -> None:
-        connection = connect(tfserving.target)
+        connection = connect([tfserving.target, tfserving.target.replace("/mlp", "/nothing", 1)])
         assert await connection.ready("mlp", 5.0)
         assert not await connection.ready("nothing", 5.0)
         metadata = await connection.metadata("mlp", 5.0)

@@ -248,7 +248,7 @@ def test_the_trace_goes_with_the_batch() -> None:
     with running(service, config) as fronts:
 
         async def send(target: str) -> None:
-            connection = connect(target)
+            connection = connect([target])
             await connection.infer("echo", like, like.inputs)
             await connection.close()
 

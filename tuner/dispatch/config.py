@@ -6,6 +6,8 @@ It is one YAML file, checked before anything listens or is connected; an error n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,12 +15,14 @@ from pydantic import Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
+from tuner.adapters.tfserving.target import TFServingTarget
+from tuner.adapters.triton.target import TritonTarget
 from tuner.cluster.scenario.options import make_options
 from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.pool.rules import Rules
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, address_like, file_beside, mistake
-from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES
+from tuner.scheduling.catalogue import POLICIES
 from tuner.scheduling.cluster import Delays
 from tuner.scheduling.presets import PRESETS, written_out
 
@@ -120,9 +124,9 @@ class SessionConfig(StrictPart):
         return backends
 
     @property
-    def servers(self) -> frozenset[str]:
-        """The servers of its backends, as ``host:port``."""
-        return frozenset(parse_backend(text).address for text in self.backends)
+    def servers(self) -> Mapping[str, TritonTarget | TFServingTarget]:
+        """The targets of its backends, by the address of their server as ``host:port``."""
+        return {target.address: target for target in map(parse_backend, self.backends)}
 
 
 class DispatchConfig(StrictPart):
@@ -165,6 +169,12 @@ class DispatchConfig(StrictPart):
     def _options_are_known(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "policy" in info.data:
             make_options(info.data["policy"], options)
+        if isinstance(options.get("threshold"), (list, tuple)):
+            # A session has several streams, and each pool some of the sessions: none would find its own.
+            problem = mistake(
+                "the dispatcher has one threshold for all sessions; give one number", "threshold"
+            )
+            raise ValidationError.from_exception_data("options", [problem])
         return options
 
     @check_field("mode")
@@ -195,23 +205,12 @@ class DispatchConfig(StrictPart):
                 wrong.append(mistake(f"{session.name!r} is the name of two; rename one", index, "name"))
             names.add(session.name)
             for other in sessions[:index]:
-                shared = session.servers & other.servers
-                if shared and session.servers != other.servers:
-                    problem = (
-                        f"shares {min(shared)} with {other.name}, but not all its servers; sessions on a "
-                        "common server must be on the same servers, so that one scheduler knows all that "
-                        "happens there"
-                    )
+                if problem := _clash(session, other):
                     wrong.append(mistake(problem, index, "backends"))
                     break
         if wrong:
             raise ValidationError.from_exception_data("sessions", wrong)
         return sessions
-
-    @property
-    def distributes(self) -> bool:
-        """Whether the policy sends each request alone, by its size."""
-        return self.policy in DISTRIBUTION_POLICIES
 
     def rules(self) -> Rules:
         """Return how pools schedule."""
@@ -231,3 +230,37 @@ class DispatchConfig(StrictPart):
             delays=delays,
             grants=self.mode == "grants",
         )
+
+
+def _clash(session: SessionConfig, other: SessionConfig) -> str:
+    """Return why two sessions cannot use the servers that they have in common; empty if they can."""
+    servers, others = session.servers, other.servers
+    shared = sorted(servers.keys() & others.keys())
+    if shared and servers.keys() != others.keys():
+        return (
+            f"shares {shared[0]} with {other.name}, but not all its servers; sessions on a common server "
+            "must be on the same servers, so that one scheduler knows all that happens there"
+        )
+    for address in shared:
+        one, another = servers[address], others[address]
+        if _way(one) != _way(another):
+            return (
+                f"shares {address} with {other.name}, but by another scheme, TLS or token; there is one "
+                "connection to each server"
+            )
+        if one.model == another.model and _form(one) != _form(another):
+            return (
+                f"asks {address} for another label or signature of {one.model} than {other.name}; give them "
+                "servers of their own"
+            )
+    return ""
+
+
+def _way(target: TritonTarget | TFServingTarget) -> tuple[object, ...]:
+    """Return how batches reach the server of a target."""
+    return type(target), replace(target.security, metrics=False)
+
+
+def _form(target: TritonTarget | TFServingTarget) -> tuple[str, ...]:
+    """Return what is asked of the model of a target."""
+    return (target.label, target.signature) if isinstance(target, TFServingTarget) else ()

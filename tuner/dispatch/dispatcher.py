@@ -106,6 +106,8 @@ class Dispatcher:
             try:
                 found = await server.connection.metadata(server.models[session], ASK)
             except Lost as error:
+                if self._places.get(session) is not pool:  # a reload has closed the pool's connections
+                    return await self.metadata(session)
                 why = str(error)
                 continue
             found = Metadata(session, found.versions, found.platform, found.inputs, found.outputs)
@@ -211,8 +213,8 @@ class Dispatcher:
 
         Pools whose sessions and backends are the same go on. Of the others new ones begin, and once their
         servers are up, requests go there, with those that wait. What is left in the old ones is answered
-        there. Where clients are answered, and the mode, stay as they are. One call ends before the next
-        begins: who calls sees to that.
+        there, or goes to the new ones, too, if its server is lost. Where clients are answered, and the mode,
+        stay as they are. One call ends before the next begins: who calls sees to that.
 
         Args:
             config: The new configuration.
@@ -274,11 +276,28 @@ class Dispatcher:
         self._metadata.clear()
         for pool in plan.gone:
             for pending in pool.release(self._places):
-                self._open[pending] = there = self._places[pending.session]
-                there.submit(pending)
+                self._move(pending, self._places[pending.session])
+            pool.hand_over = self._hand_over
             task = asyncio.get_running_loop().create_task(self._retire(pool))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
+
+    def _move(self, pending: Pending, pool: Pool) -> None:
+        """Let a request that another pool had wait in this one."""
+        self._open[pending] = pool
+        pool.submit(pending)
+
+    def _hand_over(self, pending: Pending) -> bool:
+        """Let a request that an old pool could not get answered go on where its session is now.
+
+        Returns:
+            Whether it does: its session may be gone, or without a server.
+        """
+        pool = self._places.get(pending.session)
+        if pool is None or not pool.up:
+            return False
+        self._move(pending, pool)
+        return True
 
     async def _retire(self, pool: Pool) -> None:
         """End a pool once everything that it has is answered."""

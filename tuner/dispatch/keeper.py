@@ -22,8 +22,8 @@ __all__ = ["POLL", "Connect", "Members", "PoolKeeper", "partners", "pool_session
 POLL = 0.02
 """s between two looks at what a start, a reload or an end waits for."""
 
-Connect = Callable[[str], Connection]
-"""Opens the connection to the server of a target."""
+Connect = Callable[[Sequence[str]], Connection]
+"""Opens the connection to a server, from the targets of its models."""
 
 
 class Members(NamedTuple):
@@ -123,27 +123,24 @@ class PoolKeeper:
         self, sessions: Sequence[SessionConfig], pool: Pool, config: DispatchConfig
     ) -> list[WatchedServer]:
         """Return the servers of a pool. All its sessions have the same ones."""
-        connections: dict[str, Connection] = {}
+        targets: dict[str, list[str]] = {}
         models: dict[str, dict[str, str]] = {}
-        schemes: dict[str, str] = {}
         for session in sessions:
             for target in session.backends:
                 parsed = parse_backend(target)
-                if parsed.address not in connections:
-                    connections[parsed.address] = self._connect(target)
-                    schemes[parsed.address] = scheme_of(target)
+                targets.setdefault(parsed.address, []).append(target)
                 models.setdefault(parsed.address, {})[session.name] = parsed.model
         return [
             WatchedServer(
-                connection=connection,
+                connection=self._connect(found),
                 models=models[address],
                 instances=config.instances,
-                scheme=schemes[address],
+                scheme=scheme_of(found[0]),
                 batches_itself=config.mode == "grants",
                 changed=pool.changed,
                 warn=self._warn,
             )
-            for address, connection in connections.items()
+            for address, found in targets.items()
         ]
 
     def _warn(self, sentence: str) -> None:
@@ -168,5 +165,5 @@ def partners(sessions: Sequence[SessionConfig]) -> list[list[SessionConfig]]:
     """Return the sessions that use the same servers together; the configuration allows no others."""
     pools: dict[frozenset[str], list[SessionConfig]] = {}
     for session in sessions:
-        pools.setdefault(session.servers, []).append(session)
+        pools.setdefault(frozenset(session.servers), []).append(session)
     return list(pools.values())

@@ -1,6 +1,8 @@
-"""Opens the connection to a server from the target of one of its models."""
+"""Opens the connection to a server from the targets of its models."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tuner.adapters.registry import scheme_of
 from tuner.adapters.tfserving.target import TFServingTarget
@@ -28,18 +30,21 @@ def parse_backend(text: str) -> TritonTarget | TFServingTarget:
     raise InvalidInput("TARGET", problem, "use triton://HOST:8001/MODEL or tfserving://HOST:8500/MODEL")
 
 
-def connect(text: str) -> Connection:
-    """Open the connection to the server of a target.
+def connect(texts: Sequence[str]) -> Connection:
+    """Open the connection to the server of some targets.
+
+    Args:
+        texts: Its models, all of them reached in the same way.
 
     Raises:
-        InvalidInput: The target is malformed, or batches cannot be sent to such a server.
+        InvalidInput: A target is malformed, or batches cannot be sent to such a server.
         StorageError: A certificate or token cannot be read.
     """
-    target = parse_backend(text)
-    if isinstance(target, TFServingTarget):
+    first = parse_backend(texts[0])
+    if isinstance(first, TFServingTarget):
         from tuner.dispatch.backends.tfserving import TFServingConnection
 
-        return TFServingConnection(target)
+        return TFServingConnection([parse_tfserving(text) for text in texts])
     from tuner.dispatch.backends.triton import TritonConnection
 
-    return TritonConnection(target)
+    return TritonConnection(first)

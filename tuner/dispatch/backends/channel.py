@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from tuner.adapters.connection.target import LiveTarget
 from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.request import Refused, Status
 
-__all__ = ["failure", "open_aio", "translated"]
+__all__ = ["answered", "failure", "open_aio", "translated"]
 
 LARGEST_MESSAGE = (1 << 31) - 1
 """Bytes of a batch or its answer: what protobuf can hold."""
@@ -77,11 +78,32 @@ def open_aio(target: LiveTarget) -> Any:
 
 @contextmanager
 def translated(address: str) -> Iterator[None]:
-    """Turn what gRPC raises inside the block into what :func:`failure` makes of it."""
+    """Turn what gRPC raises inside the block into what :func:`failure` makes of it.
+
+    Raises:
+        Lost: There is no answer; the channel may have been closed.
+        Refused: The server refuses the call.
+    """
     try:
         yield
     except grpc.RpcError as error:
         raise failure(error.code(), tidy(error.details() or ""), address) from error
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # gRPC cancels the calls of a channel that is closed, and not the tasks that wait for them.
+        raise Lost(f"{address}: the connection was closed") from None
+
+
+@contextmanager
+def answered(address: str) -> Iterator[None]:
+    """Turn what gRPC raises inside the block into `Lost`: what is asked there has no fault of its own."""
+    try:
+        with translated(address):
+            yield
+    except Refused as refused:
+        raise Lost(refused.reason) from refused
 
 
 def failure(code: grpc.StatusCode, words: str, address: str) -> Lost | Refused:

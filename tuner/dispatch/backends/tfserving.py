@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
-from tuner.adapters.connection.channel import tidy
 from tuner.adapters.tfserving.client import VersionState
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.adapters.tfserving.wire import DATATYPES, METHOD, NUMBERS, SERVICE
-from tuner.dispatch.backends.channel import open_aio, translated
-from tuner.dispatch.backends.connection import Lost, ModelLimits
+from tuner.dispatch.backends.channel import answered, open_aio, translated
+from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.front.messages.datatype import split_elements
 from tuner.dispatch.front.messages.predict import read_tensor, version_number
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
@@ -28,13 +28,13 @@ class TFServingConnection:
     """One TensorFlow Serving.
 
     Args:
-        target: A model on it. Its signature is asked of every model; its label of its own.
+        targets: The models on it, at least one, each with its label and signature.
     """
 
-    def __init__(self, target: TFServingTarget) -> None:
-        self.address = target.address
-        self._target = target
-        self._channel = open_aio(target)
+    def __init__(self, targets: Sequence[TFServingTarget]) -> None:
+        self.address = targets[0].address
+        self._targets = {target.model: target for target in targets}
+        self._channel = open_aio(targets[0])
         self._predict = self._method(METHOD, "PredictRequest", "PredictResponse")
         self._status = self._method(STATUS, "GetModelStatusRequest", "GetModelStatusResponse")
         self._metadata = self._method(
@@ -56,14 +56,14 @@ class TFServingConnection:
                 problem = f"{model} has no version '{one_line(version, 100)}': its server counts them"
                 raise Refused(Status.NOT_FOUND, problem)
             spec.version.value = number
-        elif model == self._target.model and self._target.label:
-            spec.version_label = self._target.label
+        elif self._targets[model].label:
+            spec.version_label = self._targets[model].label
 
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
         question = message("PredictRequest")()
         self._fill_spec(question.model_spec, model, like.version)
-        question.model_spec.signature_name = self._target.signature
+        question.model_spec.signature_name = self._targets[model].signature
         question.output_filter.extend(like.outputs)
         for tensor in inputs:
             entry = question.inputs[tensor.name]
@@ -97,12 +97,10 @@ class TFServingConnection:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
         question = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
         self._fill_spec(question.model_spec, model)
-        try:
+        with answered(self.address):
             answer = await self._metadata(question, timeout=timeout)
-        except grpc.RpcError as error:
-            raise Lost(f"{self.address}: {tidy(error.details() or '')}") from error
         described = message("SignatureDefMap").FromString(answer.metadata["signature_def"].value)
-        signature = described.signature_def[self._target.signature]
+        signature = described.signature_def[self._targets[model].signature]
         inputs, outputs = (
             tuple(_kind(name, info) for name, info in sorted(found.items()))
             for found in (signature.inputs, signature.outputs)

@@ -7,11 +7,10 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from tuner.adapters.connection.channel import tidy
 from tuner.adapters.triton.target import TritonTarget
 from tuner.adapters.triton.wire import METHOD, SERVICE
-from tuner.dispatch.backends.channel import open_aio, translated
-from tuner.dispatch.backends.connection import Lost, ModelLimits
+from tuner.dispatch.backends.channel import answered, open_aio, translated
+from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
 
 __all__ = ["TritonConnection"]
@@ -69,10 +68,8 @@ class TritonConnection:
 
     async def limits(self, model: str, timeout: float) -> ModelLimits:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
-        try:
+        with answered(self.address):
             answer = await self._config(service_pb2.ModelConfigRequest(name=model), timeout=timeout)
-        except grpc.RpcError as error:
-            raise Lost(f"{self.address}: {tidy(error.details() or '')}") from error
         config, problem = answer.config, ""
         if config.model_transaction_policy.decoupled:
             problem = f"{model} on {self.address} is decoupled: it answers a request several times"
@@ -83,10 +80,8 @@ class TritonConnection:
 
     async def metadata(self, model: str, timeout: float) -> Metadata:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
-        try:
+        with answered(self.address):
             answer = await self._metadata(service_pb2.ModelMetadataRequest(name=model), timeout=timeout)
-        except grpc.RpcError as error:
-            raise Lost(f"{self.address}: {tidy(error.details() or '')}") from error
         kinds = [
             tuple(TensorKind(one.name, one.datatype, tuple(one.shape)) for one in tensors)
             for tensors in (answer.inputs, answer.outputs)

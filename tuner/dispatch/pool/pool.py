@@ -6,6 +6,7 @@ scheduler need not know:
 
 * A request has one entry in the scheduler's queue for each of its items, and is sent with the first of them.
   The other entries, and those of requests that were answered or withdrawn, are ignored when their turn comes.
+  Under a policy that distributes requests by their sizes it has one entry with its size.
 * Requests of a session that cannot share a batch, because their shapes, data types or parameters differ, are
   streams: each is a session to the scheduler, with a profile of its own. A kind gets its stream once a server
   has answered a request of it. There are a few of each session, and the one unused for longest gives way to a
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import Observer, PoolSession, Rules
 from tuner.dispatch.request import Status
 from tuner.dispatch.tracing import note_planned
-from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, build_policy
+from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 
@@ -49,6 +50,8 @@ EARLY = 1e-6
 """s by which the event loop may call a timer too early: the resolution of its clock, and rounding."""
 OFFER_AGAIN = 0.1
 """Part of the SLO after which a dropped request is offered again, if its client gives it more time."""
+TOO_LATE = "could not be executed in time: its deadline is too near for every backend"
+"""Why a request is refused that waited when a scheduler began."""
 
 
 class Pool:
@@ -81,6 +84,8 @@ class Pool:
         """How often a server came or went."""
         self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
+        self.hand_over: Callable[[Pending], bool] | None = None
+        """Set once other pools have its sessions: lets a request go on there, and returns whether it does."""
         self._queues = {one.name: SessionQueue(one, beliefs.kinds(one.name)) for one in sessions}
         self._observer = observer
         self._beliefs = beliefs
@@ -181,8 +186,9 @@ class Pool:
         self.scheduler = None
         if up:
             self._begin(up)
+        reason, status = (TOO_LATE, Status.DEADLINE) if up else (self.why_down(), Status.UNAVAILABLE)
         for one in sorted(waiting, key=lambda one: one.due):
-            self._retry(one, self.why_down())
+            self._retry(one, reason, status)
         self._set_timer()  # if nothing waits, the timer is still the old scheduler's
 
     @property
@@ -216,7 +222,8 @@ class Pool:
         """Make a scheduler for the present lanes."""
         for queue in self._queues.values():
             queue.update_limits(up)
-        self._streams = [stream for queue in self._queues.values() for stream in queue.streams()]
+        sized = self.rules.distributes
+        self._streams = [stream for queue in self._queues.values() for stream in queue.streams(sized)]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         specs = [
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
@@ -269,7 +276,7 @@ class Pool:
         return self._latest_time
 
     def _enqueue(self, pending: Pending) -> None:
-        """Let a request arrive at the scheduler, with an entry for each of its items."""
+        """Let a request arrive at the scheduler, with an entry for each of its items, or one of its size."""
         place = self._stream_of(pending)
         assert self.scheduler is not None
         now = self._now()
@@ -280,10 +287,12 @@ class Pool:
         if pending.trace is not None:
             pending.trace.waits(self._loop.time())
         commands: list[Command] = []
-        alone = self.rules.policy in DISTRIBUTION_POLICIES
-        for _ in range(1 if alone else pending.items):
+        entries, items = pending.items, 1
+        if self.rules.distributes:
+            # It may have more than the limit, if that was lowered while it waited: of those no time is known.
+            entries, items = 1, min(pending.items, self._streams[place].largest)
+        for _ in range(entries):
             self._waiting[self._next] = pending
-            items = pending.items if alone else 1
             commands += self.scheduler.arrive(place, now, self._next, items=items, early=early)
             self._next += 1
         self._carry_out(commands)
@@ -387,8 +396,11 @@ class Pool:
         pending.queued = False
         if pending.over:
             return
+        again = pending.tries < MOST_TRIES
+        if again and self.hand_over is not None and self.hand_over(pending):
+            return
         in_time = self._loop.time() + self._quickest(pending) < pending.due
-        if self.up and pending.tries < MOST_TRIES and in_time:
+        if self.up and again and in_time:
             self._enqueue(pending)
         else:
             pending.refuse(status, reason)

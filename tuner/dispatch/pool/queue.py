@@ -53,9 +53,14 @@ class SessionQueue:
         self.takes_items = 0 not in known
         self.largest = max(min(known, default=UNKNOWN_LARGEST), 1)
 
-    def streams(self) -> list[Stream]:
-        """Return the streams: one for requests that go one by one, then one for each kind."""
-        sizes = [(None, 1), *((kind, self.largest) for kind in self._used)]
+    def streams(self, sized: bool) -> list[Stream]:
+        """Return the streams: one for requests that go one by one, then one for each kind.
+
+        Args:
+            sized: Whether the policy plans a request by its items: it needs the times of all sizes, also of
+                requests that go one by one.
+        """
+        sizes = [(None, self.largest if sized else 1), *((kind, self.largest) for kind in self._used)]
         return [Stream(self.session, kind, size, self.largest, self.takes_items) for kind, size in sizes]
 
     def use(self, kind: Hashable, now: float) -> Hashable:

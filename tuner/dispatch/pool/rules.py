@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tuner.dispatch.request import Status
+from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES
 from tuner.scheduling.cluster import Delays
 
 __all__ = ["Observer", "PoolSession", "Rules"]
@@ -42,6 +43,11 @@ class Rules:
     """Of the network, as the policy assumes them; measured if None."""
     grants: bool = False
     """Whether frontends send their requests themselves, when and where they are granted."""
+
+    @property
+    def distributes(self) -> bool:
+        """Whether the policy sends each request alone, by its size."""
+        return self.policy in DISTRIBUTION_POLICIES
 
     @property
     def chosen(self) -> Any:
