@@ -288,6 +288,19 @@ def test_the_file_can_be_read_again(bed: Bed) -> None:
     ]
 
 
+def test_what_is_old_is_deleted_slice_by_slice(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at each tick, from the start on, until nothing old is left; then after an hour again."""
+    bed.write(("a", "observe", ""))
+    slices = [5000, 5000, 7, 0]
+    monkeypatch.setattr(daemon_module, "TICK", 0.0)
+    monkeypatch.setattr(Store, "prune", lambda *_: slices.pop(0))
+
+    with Running(bed) as keeper:
+        eventually(lambda: not slices)
+        turns = keeper.workers["a"].turns
+        eventually(lambda: keeper.workers["a"].turns > turns)
+
+
 def test_a_file_with_a_mistake_changes_nothing(bed: Bed) -> None:
     """The message names the line."""
     bed.write(("a", "observe", ""))

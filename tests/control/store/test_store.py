@@ -25,6 +25,7 @@ from tuner.control import Decision
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
+from tuner.control.store import store as store_module
 from tuner.control.store.database import Database
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.policies import keep_policy, load_policy
@@ -276,6 +277,32 @@ def test_old_entries_are_forgotten(store: Store, times: Times) -> None:
     assert store.prune(3600.0 * 7) == 3 * 7
     assert [row["number"] for row in store.rows("SELECT number FROM window")] == [7, 8, 9]
     assert len(store.rows("SELECT * FROM decision")) == len(store.rows("SELECT * FROM event")) == 3
+
+
+def test_old_entries_are_forgotten_in_slices(
+    store: Store, times: Times, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that targets can write in between; a window goes after the decision that followed it."""
+    monkeypatch.setattr(store_module, "SLICE", 2)
+    target = entered(store)
+    for hour in range(5):
+        times.now = 3600.0 * hour
+        store.decided(target, record(Hold(reason="x"), hour), state(), kept=True)
+        store.note("something", target)
+
+    assert [store.prune(3600.0 * 3) for _ in range(3)] == [6, 3, 0]
+    rows = store.rows("SELECT decision.window, window.id FROM decision JOIN window ON window.id = window")
+    assert [tuple(row) for row in rows] == [(4, 4), (5, 5)]
+
+
+def test_the_decision_after_a_deleted_window_is_found_by_an_index(store: Store) -> None:
+    """To look through all decisions for each of them would stop all targets of a large store for hours."""
+    assert "USING INDEX decision_window" in plan_of_deletion(store)
+
+
+def plan_of_deletion(store: Store) -> str:
+    """What SQLite does for each window that is deleted; it explains no foreign keys."""
+    return str(store.rows("EXPLAIN QUERY PLAN SELECT * FROM decision WHERE window = 1")[0]["detail"])
 
 
 def test_the_number_of_a_decision_is_never_given_again(store: Store, times: Times) -> None:

@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 UNENDED = "outcome IN ('decided', 'applying')"
 """The SQL condition for a decision whose end was not written."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
+SLICE = 5000
+"""Rows of a table that one call of :meth:`Store.prune` deletes at most: all targets wait for it."""
 
 
 class Standing(NamedTuple):
@@ -300,24 +302,25 @@ class Store(Database):
             insert(db, "event", {"target": target, "time": self.now(), "sentence": sentence})
 
     def prune(self, before: float) -> int:
-        """Delete windows, decisions and events before a time; return how many. Policies and targets stay.
+        """Delete a slice of the windows, decisions and events before a time; return how many.
 
-        So do a change that has not ended, the last change of each target, which may not be judged yet, and
-        the windows that these followed: a clock that is set forward must not make them old. The last decision
-        of each target stays, too: SQLite would give its number to the next one, and who asks for that number
-        would get another decision.
+        When none is left, that is 0. Policies and targets stay. So do a change that has not ended, the last
+        change of each target, which may not be judged yet, and the windows that these followed: a clock that
+        is set forward must not make them old. The last decision of each target stays, too: SQLite would give
+        its number to the next one, and who asks for that number would get another decision.
         """
         newest = "id IN (SELECT max(id) FROM decision {} GROUP BY target)"
         applied = newest.format("WHERE outcome = 'applied'")
         kept = f"({UNENDED} OR {applied} OR {newest.format('')})"
         followed = "(SELECT window FROM decision WHERE time < ? AND window IS NOT NULL)"
+        delete = "DELETE FROM {0} WHERE id IN (SELECT id FROM {0} WHERE time < ? {1} LIMIT ?)"
         with self.writing() as db:
             return (
-                db.execute(f"DELETE FROM decision WHERE time < ? AND NOT {kept}", (before,)).rowcount
+                db.execute(delete.format("decision", f"AND NOT {kept}"), (before, SLICE)).rowcount
                 + db.execute(
-                    f"DELETE FROM window WHERE time < ? AND id NOT IN {followed}", (before, before)
+                    delete.format("window", f"AND id NOT IN {followed}"), (before, before, SLICE)
                 ).rowcount
-                + db.execute("DELETE FROM event WHERE time < ?", (before,)).rowcount
+                + db.execute(delete.format("event", ""), (before, SLICE)).rowcount
             )
 
     def _note_observed_cost(
