@@ -342,6 +342,31 @@ def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.Mo
         hanging.set()
 
 
+def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked to stop for a change of the file, which was taken back while it hung."""
+    monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
+    hanging, over = threading.Event(), threading.Event()
+    bed.write(("a", "apply", ""))
+    try:
+        with Running(bed) as keeper:
+            eventually(lambda: "a" in bed.servers)
+            hung = keeper.workers["a"]
+            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(30)  # type: ignore[func-returns-value]
+            assert hanging.wait(20)
+            bed.write(("a", "observe", ""))
+            keeper.reload()
+            eventually(lambda: any("still hangs" in sentence for sentence in bed.said))
+            over.set()
+            eventually(lambda: hung.phase == "stopped")
+            bed.write(("a", "apply", ""))
+            keeper.reload()
+            eventually(lambda: keeper.workers["a"] is not hung and keeper.workers["a"].turns)
+    finally:
+        over.set()
+
+
 def test_a_change_on_probation_is_not_left_to_itself(bed: Bed) -> None:
     """The daemon is stopped right after a change that turns out bad: it goes back to what was good."""
     bed.write(("a", "apply", ""))

@@ -230,9 +230,14 @@ class Daemon:
             log.exception("the file was not reloaded, everything stays as it was")
             return
         wanted = {target.name: target for target in config.targets}
-        running = {name: worker.config for name, worker in self.workers.items()}
-        over = [name for name, target in running.items() if wanted.get(name) != target]
-        begun = [name for name, target in wanted.items() if running.get(name) != target]
+        # One that was asked to stop, and hung, is not kept though its settings are those of the file again.
+        kept = {
+            name
+            for name, worker in self.workers.items()
+            if not worker.stopping and wanted.get(name) == worker.config
+        }
+        over = [name for name in self.workers if name not in kept]
+        begun = [name for name in wanted if name not in kept]
         self._end(over)
         for name in begun:
             self._begin(wanted[name], store)

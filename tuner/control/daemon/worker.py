@@ -129,6 +129,11 @@ class Worker:
         """What the worker is doing: starting, running, stopped, or waiting, and for what."""
         return OVERDUE_WINDOW if self._phase == "running" and self._clock.now() > self._due else self._phase
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stop.is_set()
+
     def stop(self) -> None:
         """Ask the worker to end as soon as a change under way is finished."""
         self._stop.set()
