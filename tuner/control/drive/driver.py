@@ -36,7 +36,7 @@ from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.outage import first_answer
 from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed
 from tuner.control.drive.oversight import Oversight
-from tuner.control.drive.replicas import Found, taken_together
+from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState
 from tuner.control.drive.watched import Measurer, Watched
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
@@ -103,9 +103,7 @@ class Driver:
         self._number = 0
         self._target = self.backend.describe().target
         self._unconfirmed: Unconfirmed | None = None
-        each = configurations(self.backend)
-        now = taken_together(each, loop.space, applied=each[0], original=each[0], wanted=each[0])
-        self.original = self.running = now.configuration
+        self.original = self.running = prevailing(configurations(self.backend), loop.space)
         if resume is not None:
             # What was applied last, not what runs now: the first turn has to notice a difference.
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
