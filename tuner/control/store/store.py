@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
-from tuner.control.store.rows import KnobRow, alike, configuration_of, insert, knobs_of, text_of, values_of
+from tuner.control.store.rows import KnobRow, configuration_of, insert, knobs_of, same, text_of, values_of
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import known
@@ -328,13 +328,16 @@ class Store(Database):
     ) -> None:
         """Store the cost of a window with the last change, if it is the first usable one after that."""
         row = db.execute(
-            "SELECT id, configuration, observed FROM decision WHERE target = ? AND outcome = 'applied' "
-            "ORDER BY id DESC LIMIT 1",
+            "SELECT decision.id, configuration, observed, knobs FROM decision "
+            "JOIN target ON target.id = decision.target "
+            "WHERE target.id = ? AND outcome = 'applied' ORDER BY decision.id DESC LIMIT 1",
             (target,),
         ).fetchone()
         if row is None or row["observed"] is not None:
             return
-        if alike(self.configuration(row["configuration"]), running):  # if not, somebody else has changed it
+        with self.parsing_rows():
+            ours = same(knobs_of(row["knobs"]), configuration_of(row["configuration"]), running)
+        if ours:  # if not, somebody else has changed it
             db.execute("UPDATE decision SET observed = ? WHERE id = ?", (cost, row["id"]))
 
     def _insert_window(
