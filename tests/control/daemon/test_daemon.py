@@ -288,6 +288,19 @@ def test_the_file_can_be_read_again(bed: Bed) -> None:
     ]
 
 
+def test_what_is_old_is_deleted_slice_by_slice(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at each tick, from the start on, until nothing old is left; then after an hour again."""
+    bed.write(("a", "observe", ""))
+    slices = [5000, 5000, 7, 0]
+    monkeypatch.setattr(daemon_module, "TICK", 0.0)
+    monkeypatch.setattr(Store, "prune", lambda *_: slices.pop(0))
+
+    with Running(bed) as keeper:
+        eventually(lambda: not slices)
+        turns = keeper.workers["a"].turns
+        eventually(lambda: keeper.workers["a"].turns > turns)
+
+
 def test_a_file_with_a_mistake_changes_nothing(bed: Bed) -> None:
     """The message names the line."""
     bed.write(("a", "observe", ""))
@@ -327,6 +340,31 @@ def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.Mo
             eventually(lambda: keeper.workers["a"].config.mode == "observe" and keeper.workers["a"].turns)
     finally:
         hanging.set()
+
+
+def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked to stop for a change of the file, which was taken back while it hung."""
+    monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
+    hanging, over = threading.Event(), threading.Event()
+    bed.write(("a", "apply", ""))
+    try:
+        with Running(bed) as keeper:
+            eventually(lambda: "a" in bed.servers)
+            hung = keeper.workers["a"]
+            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(30)  # type: ignore[func-returns-value]
+            assert hanging.wait(20)
+            bed.write(("a", "observe", ""))
+            keeper.reload()
+            eventually(lambda: any("still hangs" in sentence for sentence in bed.said))
+            over.set()
+            eventually(lambda: hung.phase == "stopped")
+            bed.write(("a", "apply", ""))
+            keeper.reload()
+            eventually(lambda: keeper.workers["a"] is not hung and keeper.workers["a"].turns)
+    finally:
+        over.set()
 
 
 def test_a_change_on_probation_is_not_left_to_itself(bed: Bed) -> None:

@@ -112,6 +112,16 @@ def test_a_change_goes_to_one_and_then_to_the_rest(fleet: Bed) -> None:
     assert FileServer(fleet.folder / "a1").latency(fleet.running("a1")) <= 0.030
 
 
+def test_a_target_ran_at_first_what_most_of_its_replicas_ran(fleet: Bed) -> None:
+    """Not what the odd one ran when the daemon first came: when all restart, they run what most did."""
+    FileServer(fleet.folder / "a3").set(configuration(16))
+    fleet.write(("fleet", "observe", ""))
+
+    fleet.run(windows=1)
+
+    assert json.loads(fleet.rows("SELECT original FROM target")[0]["original"]) == dict(configuration())
+
+
 def test_what_is_bad_on_one_never_reaches_the_rest(fleet: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken back there, and the store says why: beginning from a good one, every bad try ends so."""
     monkeypatch.setattr("tuner.agents.rrl.agent.estimable", lambda *_: False)  # else it makes no bad try

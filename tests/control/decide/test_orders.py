@@ -23,6 +23,7 @@ from tests.builders import (
 )
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
+from tests.control.store.test_store import record, state
 from tuner.cli.app import app
 from tuner.control import Apply, ControlLoop, Hold, Rollback
 from tuner.control.decide.event import InForce, Ordered
@@ -164,6 +165,23 @@ def test_there_must_be_something_to_roll_back(store: Store) -> None:
     """A server that nothing was changed on stays as it is."""
     with pytest.raises(InvalidInput, match="nothing to roll back"):
         roll_back(store, "a")
+
+
+def test_the_change_that_led_to_what_runs_is_rolled_back(store: Store) -> None:
+    """Also where the server rounds a value; not the last one if somebody else has set something since."""
+    for previous, wanted in ((GOOD, BETTER), (BETTER, BETTER), (BETTER, configuration(8, 0.002))):
+        change = Apply(configuration=wanted, reason="because")
+        decided = record(change, outcome="decided")
+        store.changed(store.decided(1, decided, state(previous), kept=True), "applied", wanted)
+
+    def rolled_back(running: Configuration) -> Configuration:
+        store.decided(1, record(Hold(reason="x"), 2), state(running), kept=True)
+        return roll_back(store, "a")
+
+    assert rolled_back(configuration(8, 0.0020001)) == BETTER
+    assert rolled_back(BETTER) == GOOD
+    with pytest.raises(InvalidInput, match="nothing to roll back: what it runs is not a change of ours"):
+        rolled_back(configuration(16))
 
 
 def sentences_of(store: Store) -> list[str]:

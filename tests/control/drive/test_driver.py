@@ -153,13 +153,24 @@ def test_finish_leaves_the_best_configuration() -> None:
 def test_finish_asks_the_server_what_it_runs() -> None:
     """A change that was interrupted may have come about; the best is put back all the same."""
     server = FakeServer(FakeClock(), lambda c: 0.015)
-    driver, _ = drive(server)
+    driver, heard = drive(server, configuration(), configuration(2))
     driver.step()
-    server.running = configuration(16)
+    apply = server.apply
+
+    def apply_and_stop(wanted: Configuration) -> NoReturn:
+        apply(wanted)
+        raise KeyboardInterrupt  # it waits until the change has ended
+
+    server.apply = apply_and_stop  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        driver.step()
+    server.apply = apply  # type: ignore[method-assign]
+    assert server.running == configuration(2)
 
     driver.finish()
 
     assert server.running == configuration()
+    assert not any("somebody else" in sentence for sentence in heard)
 
 
 def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:

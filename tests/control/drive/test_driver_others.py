@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -194,6 +195,40 @@ def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything()
     driver.finish()
 
     assert server.running == configuration(2)
+
+
+def test_what_somebody_else_sets_before_the_end_stays() -> None:
+    """No window has shown it yet: the end asks what runs, and does not undo it."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c == configuration() else 0.025)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    server.running = configuration(16)
+
+    left = driver.finish()
+
+    assert server.running == left == configuration(16)
+    assert any("somebody else set max_batch_size=16" in sentence for sentence in heard)
+
+
+def test_what_a_restarted_server_has_lost_is_put_back_at_the_end() -> None:
+    """The run was stopped while it waited for the server."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    server.running, server.away_until = configuration(), server.clock.now() + 3
+    sleep = server.clock.sleep
+
+    def stop(seconds: float) -> NoReturn:
+        sleep(seconds)
+        raise KeyboardInterrupt
+
+    server.clock.sleep = stop  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        driver.step()
+    server.away_until = -1.0
+
+    assert driver.finish() == server.running == configuration(2)
 
 
 def test_an_outage_is_not_charged_to_the_error_budget() -> None:

@@ -329,6 +329,28 @@ def test_replicas_that_were_brought_together_are_not_judged_again(store: Store) 
     assert second.loop.memory.probation is None
 
 
+def test_a_window_before_a_restoration_belongs_to_its_own_load(store: Store) -> None:
+    """The daemon and the server were down, and the load rose: the loop knew that of the last life only."""
+    better = configuration(2)
+    target = server(lambda c: 0.010 if c == better else 0.020)
+    first, _ = life(store, target, better)
+    for _ in range(3):
+        first.step()
+    target.running = GOOD
+    target.measure = lambda seconds, settle=0.0, enough=math.inf: measurement(  # type: ignore[method-assign, misc]
+        running=target.running, rate=800.0
+    )
+    second, _ = life(store, target)
+    decision = second.step().decision
+    assert isinstance(decision, Apply)
+    assert (decision.configuration, decision.restores) == (better, True)
+
+    third, _ = life(store, target)
+
+    assert third.loop.level == third.loop.levels.level(800.0)
+    assert third.loop.memory.at(third.loop.level).tried == [SPACE.encode(GOOD)]
+
+
 def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:
     """With fewer values, what ran before must not speak for the nearest that is left."""
     target = server()

@@ -25,13 +25,15 @@ from tuner.control import Decision
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
+from tuner.control.store import store as store_module
 from tuner.control.store.database import Database
+from tuner.control.store.history import explain
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.policies import keep_policy, load_policy
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change, unjudged_change
 from tuner.errors import StorageError
-from tuner.knobs import ApplyCost, Configuration
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement
 
 
@@ -197,6 +199,31 @@ def test_the_first_usable_window_shows_what_a_change_was_good_for(store: Store) 
     assert store.row("SELECT observed FROM decision")["observed"] == pytest.approx(0.6)  # type: ignore[index]
 
 
+def test_a_knob_without_effect_does_not_hide_what_a_change_was_good_for(store: Store) -> None:
+    """The server reports 0 for the delay, which is on no grid, once nothing is batched."""
+    batch = Knob(name="max_batch_size", grid=(1, 4), default=1)
+    delay = Knob(
+        name="delay", grid=(0.001, 0.002), default=0.001, unit="s", idle_when=("max_batch_size", 1.0)
+    )
+    space = KnobSpace([batch, delay])
+    wanted, before = space.default, space.default.replace(max_batch_size=4)
+    runs = space.effective(wanted)
+    target = store.target("a", "sim://mlp", space, before).id
+    log = journal(store, target)
+    change = Apply(configuration=wanted, reason="because")
+    log.decided(record(change, outcome="decided"), state(before))
+    log.changing()
+    log.changed(record(change, outcome="applied"), state(runs))
+    for p95 in (0.018, 0.021):
+        log.decided(record(Hold(reason="x"), 2, measurement(p95, running=runs)), state(runs))
+
+    assert runs["delay"] == 0
+    assert unjudged_change(store, target) is None
+    decision, lines = explain(store, 1)
+    assert decision.observed == pytest.approx(0.6)
+    assert dict(lines)["observed"] == "cost 0.60 in the first window, 0.65 over 2, of which 100% kept the SLO"
+
+
 def test_what_could_not_be_written_after_a_change_is_written_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +303,32 @@ def test_old_entries_are_forgotten(store: Store, times: Times) -> None:
     assert store.prune(3600.0 * 7) == 3 * 7
     assert [row["number"] for row in store.rows("SELECT number FROM window")] == [7, 8, 9]
     assert len(store.rows("SELECT * FROM decision")) == len(store.rows("SELECT * FROM event")) == 3
+
+
+def test_old_entries_are_forgotten_in_slices(
+    store: Store, times: Times, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that targets can write in between; a window goes after the decision that followed it."""
+    monkeypatch.setattr(store_module, "SLICE", 2)
+    target = entered(store)
+    for hour in range(5):
+        times.now = 3600.0 * hour
+        store.decided(target, record(Hold(reason="x"), hour), state(), kept=True)
+        store.note("something", target)
+
+    assert [store.prune(3600.0 * 3) for _ in range(3)] == [6, 3, 0]
+    rows = store.rows("SELECT decision.window, window.id FROM decision JOIN window ON window.id = window")
+    assert [tuple(row) for row in rows] == [(4, 4), (5, 5)]
+
+
+def test_the_decision_after_a_deleted_window_is_found_by_an_index(store: Store) -> None:
+    """To look through all decisions for each of them would stop all targets of a large store for hours."""
+    assert "USING INDEX decision_window" in plan_of_deletion(store)
+
+
+def plan_of_deletion(store: Store) -> str:
+    """What SQLite does for each window that is deleted; it explains no foreign keys."""
+    return str(store.rows("EXPLAIN QUERY PLAN SELECT * FROM decision WHERE window = 1")[0]["detail"])
 
 
 def test_the_number_of_a_decision_is_never_given_again(store: Store, times: Times) -> None:

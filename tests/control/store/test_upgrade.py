@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.builders import SPACE, configuration
-from tests.control.store.test_store import APPLY, record, state
+from tests.control.store.test_store import APPLY, plan_of_deletion, record, state
 from tuner.control.store.history import history, windows
 from tuner.control.store.store import Store
 from tuner.measurement import QUANTITIES
@@ -55,6 +55,7 @@ def test_an_old_store_is_gone_on_with(old: Path) -> None:
         assert (standing.state.window, standing.state.current) == (4, dict(configuration(4, 0.002)))
         store.decided(standing.id, record(APPLY, 5), state(window=5), kept=True)
 
+    assert "USING INDEX decision_window" in read(old, plan_of_deletion)
     rows = read(old, lambda store: [row.model_dump() for row in windows(store, "mlp", 10)])
 
     assert [row["number"] for row in rows] == [1, 2, 3, 4, 5]

@@ -98,6 +98,7 @@ class Daemon:
         self._say = say
         self._workers: dict[str, tuple[Worker, threading.Thread]] = {}
         self._ticked = time.monotonic()
+        self._prune_at = 0.0  # on that clock
         self._frontend: Frontend | None = None
         self._stopping = self._reloading = False  # only assigned to: safe in a signal handler
 
@@ -151,14 +152,13 @@ class Daemon:
 
     def _wait(self, store: Store, state: DaemonStore) -> str:
         """Look after signals and the store; return "" when the daemon ends, or how the store is damaged."""
-        pruned = checked = time.monotonic()
+        checked = time.monotonic()
         while not self._stopping:
             self._ticked = time.monotonic()
             if self._reloading:
                 self._reloading = False
                 self._reload(store)
-            if time.monotonic() - pruned >= PRUNE_EVERY:
-                pruned = time.monotonic()
+            if time.monotonic() >= self._prune_at:
                 self._prune(store)
             if time.monotonic() - checked >= CHECK_EVERY:
                 checked = time.monotonic()
@@ -230,9 +230,14 @@ class Daemon:
             log.exception("the file was not reloaded, everything stays as it was")
             return
         wanted = {target.name: target for target in config.targets}
-        running = {name: worker.config for name, worker in self.workers.items()}
-        over = [name for name, target in running.items() if wanted.get(name) != target]
-        begun = [name for name, target in wanted.items() if running.get(name) != target]
+        # One that was asked to stop, and hung, is not kept though its settings are those of the file again.
+        kept = {
+            name
+            for name, worker in self.workers.items()
+            if not worker.stopping and wanted.get(name) == worker.config
+        }
+        over = [name for name in self.workers if name not in kept]
+        begun = [name for name in wanted if name not in kept]
         self._end(over)
         for name in begun:
             self._begin(wanted[name], store)
@@ -241,7 +246,13 @@ class Daemon:
         self._say("", f"the file was reloaded; started: {', '.join(begun) or 'none'}; stopped: {gone}")
 
     def _prune(self, store: Store) -> None:
+        """Delete a slice of what is older than ``keep``, and note when to go on.
+
+        While there is more, that is at the next tick: between two slices signals are seen, and targets write.
+        """
+        more = 0
         try:
-            store.prune(self._now() - self.config.keep)
+            more = store.prune(self._now() - self.config.keep)
         except StorageError as error:
             self._say("", str(error))
+        self._prune_at = time.monotonic() + (0.0 if more else PRUNE_EVERY)

@@ -27,9 +27,11 @@ from tuner.control.daemon.target import attached
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.validation import unusable
+from tuner.control.drive.canary import configurations
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
 from tuner.control.drive.driver import OVERDUE, Driver, Oversight, Watched
 from tuner.control.drive.journal import WindowRecord
+from tuner.control.drive.replicas import prevailing
 from tuner.control.drive.scaling import TargetScaling
 from tuner.control.store.journal import (
     StoreJournal,
@@ -129,6 +131,11 @@ class Worker:
         """What the worker is doing: starting, running, stopped, or waiting, and for what."""
         return OVERDUE_WINDOW if self._phase == "running" and self._clock.now() > self._due else self._phase
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stop.is_set()
+
     def stop(self) -> None:
         """Ask the worker to end as soon as a change under way is finished."""
         self._stop.set()
@@ -182,9 +189,8 @@ class Worker:
         c = self.config
         with attached(c, self._grids(), clock=self._clock) as (attachment, setting):
             objective = setting.objective_on(attachment.host.cores)
-            standing = self._store.target(
-                c.name, c.url, attachment.space, attachment.original, objective=objective.key
-            )
+            running = prevailing(configurations(attachment.backend), attachment.space)
+            standing = self._store.target(c.name, c.url, attachment.space, running, objective=objective.key)
             self._id = standing.id
             self._scaling = TargetScaling(c.slo, attachment.space, attachment.host.cores)
             if c.plan is not None and self.advisor is None:

@@ -36,7 +36,7 @@ from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.outage import first_answer
 from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed
 from tuner.control.drive.oversight import Oversight
-from tuner.control.drive.replicas import Found, taken_together
+from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState
 from tuner.control.drive.watched import Measurer, Watched
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
@@ -103,9 +103,7 @@ class Driver:
         self._number = 0
         self._target = self.backend.describe().target
         self._unconfirmed: Unconfirmed | None = None
-        each = configurations(self.backend)
-        now = taken_together(each, loop.space, applied=each[0], original=each[0], wanted=each[0])
-        self.original = self.running = now.configuration
+        self.original = self.running = prevailing(configurations(self.backend), loop.space)
         if resume is not None:
             # What was applied last, not what runs now: the first turn has to notice a difference.
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
@@ -215,6 +213,10 @@ class Driver:
             self._notify(decision.reason)
         else:
             record = replace(record, cost=self.loop.objective.cost(measurement))
+            if (
+                restore is not None
+            ):  # the loop did not observe the window, and knows only an earlier one's level
+                record = replace(record, level=None)
         try:
             record = self._carry_out(record)
         except StorageError:
@@ -237,7 +239,7 @@ class Driver:
         same, running = self.loop.space.same, found.configuration
         if self._confirm(found) or same(running, self.running):
             return self._reunite_replicas(found)
-        if not (self._may_have_restarted and same(running, self.original)):
+        if not self._was_restarted(running):
             self._respect(running)
             return None
         restore = self.loop.restoration(running)
@@ -249,6 +251,10 @@ class Driver:
                     f"the server lost its configuration and runs {text}; nothing is put back: paused"
                 )
         return restore
+
+    def _was_restarted(self, running: Configuration) -> bool:
+        """Return whether a server runs what it ran at first because it has been away meanwhile."""
+        return self._may_have_restarted and self.loop.space.same(running, self.original)
 
     def _reunite_replicas(self, found: Found) -> Apply | None:
         """Return the change that gives all replicas one configuration, if they have come apart.
@@ -307,7 +313,8 @@ class Driver:
     def finish(self) -> Configuration:
         """Leave the server with the best configuration that was tried under the present load.
 
-        The server is asked first what it runs: an interrupted change may have come about all the same.
+        The server is asked first what it runs. An interrupted change may have come about all the same, and a
+        restarted server may have lost its configuration; what somebody else has set stays.
 
         Returns:
             What the server runs.
@@ -315,13 +322,18 @@ class Driver:
         best = self.loop.incumbent()
         if not self._oversight.apply or best is None or self._oversight.orders.read().standing:
             return self.running
+        same = self.loop.space.same
         try:
             found = self._ask_running()
-            self._confirm(found)
-            self.running = found.configuration
         except AdapterError as error:
             self._notify(f"the server could not be asked what it runs: {error}")
-        if not self.loop.space.same(self.running, best):
+        else:
+            running = found.configuration
+            if not (self._confirm(found) or same(running, self.running) or self._was_restarted(running)):
+                best = running
+                self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
+            self.running = running
+        if not same(self.running, best):
             reason = "the run ends with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True)
             self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
@@ -342,8 +354,9 @@ class Driver:
                 replace(record, outcome="postponed" if oversight.apply else "recommended")
             )
         record = self._write_down(replace(record, outcome="decided"))
-        self._unconfirmed = None  # this change replaces an older one
-        previous = self.running
+        previous, back = self.running, isinstance(decision, Rollback)
+        # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
+        self.expect_change(previous, decision.configuration, back=back)
         try:
             outcome = self._apply(decision)
         except Exception as error:
@@ -351,9 +364,9 @@ class Driver:
             raise
         record = replace(record, outcome=outcome.word, report=outcome.report, error=outcome.problem)
         if outcome.certain:
+            self._unconfirmed = None
             self._journal.changed(record, self._state())
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
-            back = isinstance(decision, Rollback)
             self.expect_change(previous, decision.configuration, back=back, record=record)
         return record
 

@@ -26,6 +26,7 @@ class WindowRecord:
     decision: Decision
     cost: float = NOT_KNOWN
     level: int | None = None
+    """The load level of the window, or the last one before an outage; None if it is not known."""
     outcome: str = "held"
     """What came of the decision: ``held``, ``recommended`` (nothing may be changed at all), ``postponed``
     (nothing may be changed now), ``applied``, ``failed`` or ``interrupted``; ``decided`` before it is

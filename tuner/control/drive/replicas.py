@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tuner.knobs import Configuration, KnobSpace
 
-__all__ = ["Found", "taken_together"]
+__all__ = ["Found", "prevailing", "taken_together"]
 
 
 class Found(NamedTuple):
@@ -56,3 +56,13 @@ def taken_together(
     found, odd = each[kinds.index(prevails)], len(each) - counts[prevails]
     words = f"replicas differ: {odd} of {len(each)} run something else than {space.format(found)}"
     return Found(found, words if odd else "")
+
+
+def prevailing(each: Sequence[Configuration], space: KnobSpace) -> Configuration:
+    """Return what prevails among replicas to which nothing was applied yet.
+
+    Args:
+        each: What each of them runs; at least one.
+        space: Their knobs.
+    """
+    return taken_together(each, space, applied=each[0], original=each[0], wanted=each[0]).configuration

@@ -17,7 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tuner.control.store.schema import ADDED, APPLICATION, COLUMNS, SCHEMA, UPGRADES, VERSION
+from tuner.control.store.schema import (
+    ADDED,
+    ADDED_INDEX,
+    APPLICATION,
+    COLUMNS,
+    SCHEMA,
+    UPGRADES,
+    VERSION,
+)
 from tuner.errors import Damaged, StorageError
 
 __all__ = ["PARSE_ERRORS", "Database", "file_of", "is_store"]
@@ -235,8 +243,8 @@ class Database:
         self._add_missing_columns(reading)
         if missing := sorted(_columns_of_this_version() - _columns(self._db)):
             raise Damaged(f"state {self.path}: is damaged: it has no {'.'.join(missing[0])}")
-        if reading:
-            self._db.execute("PRAGMA query_only = ON")
+        # Who only reads deletes no windows, and does without the index.
+        self._db.execute("PRAGMA query_only = ON" if reading else ADDED_INDEX)
 
     def _create(self) -> None:
         """Make a store of an empty file. The file says at every moment that it is ours, also when killed."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from tuner.control.store.rows import alike, configuration_of, knobs_of
+from tuner.control.store.rows import configuration_of, knobs_of, same
 from tuner.control.store.schema import MEASURED
 from tuner.control.store.store import Store
 from tuner.duration import format_duration, format_latency
@@ -260,11 +260,9 @@ def _observed(store: Store, row: sqlite3.Row, entry: StoredDecision) -> str:
         row["target"],
         row["id"],
     )
-    ours = [
-        group
-        for group in groups
-        if alike(store.configuration(group["configuration"]), entry.configuration or {})
-    ]
+    with store.parsing_rows():
+        knobs, ran = knobs_of(row["knobs"]), entry.configuration or {}
+        ours = [group for group in groups if same(knobs, configuration_of(group["configuration"]), ran)]
     costs, kept, count = (sum(group[name] for group in ours) for name in ("costs", "kept", "n"))
     first = f"cost {entry.observed:.2f} in the first window"
     if count < 2:

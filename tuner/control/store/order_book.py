@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tuner.control.decide.orders import Orders
 from tuner.control.store.database import PARSE_ERRORS
-from tuner.control.store.rows import KnobRow, configuration_of
+from tuner.control.store.rows import KnobRow, configuration_of, knobs_of, same
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import Configuration
@@ -215,22 +215,30 @@ def roll_back(store: Store, name: str) -> Configuration:
         InvalidInput: There is no such target, or its configuration does not come from a change of ours.
         StorageError: The order cannot be written.
     """
-    target = _target(store, name)["id"]
-    row = store.row(
-        "SELECT previous FROM decision WHERE target = ? AND outcome = 'applied' AND action = 'apply' "
-        "AND previous != configuration AND (configuration = (SELECT running FROM target WHERE id = ?) "
-        "OR id = (SELECT max(id) FROM decision WHERE target = ? AND outcome = 'applied')) ORDER BY id DESC",
-        target,
-        target,
-        target,
-    )
-    if row is None:
+    row = _target(store, name)
+    previous = _before(store, row)
+    if previous is None:
         raise InvalidInput(name, "nothing to roll back: what it runs is not a change of ours")
-    _set(store, name, "rollback", row["previous"])
+    _set(store, name, "rollback", json.dumps(dict(previous)))
     _set(store, name, "pinned", None)
-    previous = store.configuration(row["previous"])
-    store.note(f"to be rolled back to {in_words(store, name, previous)}", target)
+    store.note(f"to be rolled back to {in_words(store, name, previous)}", row["id"])
     return previous
+
+
+def _before(store: Store, target: sqlite3.Row) -> Configuration | None:
+    """Return what a target ran before our last change to what it runs now; None if that is none of ours."""
+    changes = store.rows(
+        "SELECT previous, configuration FROM decision WHERE target = ? AND outcome = 'applied' "
+        "AND action = 'apply' GROUP BY previous, configuration ORDER BY max(id) DESC",
+        target["id"],
+    )
+    with store.parsing_rows():
+        knobs, running = knobs_of(target["knobs"]), configuration_of(target["running"])
+        for change in changes:
+            previous, wanted = (configuration_of(change[name]) for name in ("previous", "configuration"))
+            if same(knobs, wanted, running) and not same(knobs, previous, wanted):
+                return previous
+    return None
 
 
 def _target(store: Store, name: str) -> sqlite3.Row:

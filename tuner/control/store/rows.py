@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tuner.duration import format_duration
@@ -14,11 +14,11 @@ from tuner.measurement import QUANTITIES, Measurement, known
 
 __all__ = [
     "KnobRow",
-    "alike",
     "configuration_of",
     "insert",
     "knobs_of",
     "measurement_of",
+    "same",
     "text_of",
     "values_of",
 ]
@@ -31,15 +31,22 @@ class KnobRow(NamedTuple):
     grid: list[float]
     unit: str
 
+    def nearest(self, value: float) -> float:
+        """Return the grid value closest to ``value`` (the lower one on a tie), as `Knob.nearest`."""
+        return min(self.grid, key=lambda candidate: (abs(candidate - value), candidate))
+
     def format(self, value: float) -> str:
         """Write a value as people do: ``2ms``, ``8``."""
         return format_duration(value) if self.unit == "s" else f"{value:g}"
 
 
-def alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Whether two configurations are the same, apart from rounding by servers and files."""
+def same(knobs: Sequence[KnobRow], one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether two configurations are nearest to the same values of the knobs, as for `KnobSpace.same`.
+
+    A server may round a value, and report one that is on no grid for a knob without effect.
+    """
     return set(one) == set(other) and all(
-        math.isclose(one[name], other[name], rel_tol=1e-6, abs_tol=1e-9) for name in one
+        knob.nearest(one[knob.name]) == knob.nearest(other[knob.name]) for knob in knobs if knob.name in one
     )
 
 

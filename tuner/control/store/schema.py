@@ -6,7 +6,7 @@ import re
 
 from tuner.measurement import QUANTITIES
 
-__all__ = ["ADDED", "APPLICATION", "COLUMNS", "MEASURED", "SCHEMA", "UPGRADES", "VERSION"]
+__all__ = ["ADDED", "ADDED_INDEX", "APPLICATION", "COLUMNS", "MEASURED", "SCHEMA", "UPGRADES", "VERSION"]
 
 APPLICATION, VERSION = 0x5E12E7, 3
 """How the file identifies itself, and its version."""
@@ -27,6 +27,9 @@ ADDED = {
     "policy": {"objective": "TEXT"},
 }
 """By table: the columns that a file of this version may lack."""
+ADDED_INDEX = "CREATE INDEX IF NOT EXISTS decision_window ON decision (window);"
+"""The index that a file of this version may lack: for each window that is deleted, SQLite looks for the
+decision after it."""
 
 ORDERS = """
 CREATE TABLE orders (             -- orders of operators, by the name of a target
@@ -83,6 +86,7 @@ CREATE TABLE decision (
 );
 CREATE INDEX decision_time ON decision (target, time);
 CREATE INDEX decision_outcome ON decision (target, outcome);
+{ADDED_INDEX}
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     target INTEGER REFERENCES target ON DELETE CASCADE,

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
-from tuner.control.store.rows import KnobRow, alike, configuration_of, insert, knobs_of, text_of, values_of
+from tuner.control.store.rows import KnobRow, configuration_of, insert, knobs_of, same, text_of, values_of
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import known
@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 UNENDED = "outcome IN ('decided', 'applying')"
 """The SQL condition for a decision whose end was not written."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
+SLICE = 5000
+"""Rows of a table that one call of :meth:`Store.prune` deletes at most: all targets wait for it."""
 
 
 class Standing(NamedTuple):
@@ -300,24 +302,25 @@ class Store(Database):
             insert(db, "event", {"target": target, "time": self.now(), "sentence": sentence})
 
     def prune(self, before: float) -> int:
-        """Delete windows, decisions and events before a time; return how many. Policies and targets stay.
+        """Delete a slice of the windows, decisions and events before a time; return how many.
 
-        So do a change that has not ended, the last change of each target, which may not be judged yet, and
-        the windows that these followed: a clock that is set forward must not make them old. The last decision
-        of each target stays, too: SQLite would give its number to the next one, and who asks for that number
-        would get another decision.
+        When none is left, that is 0. Policies and targets stay. So do a change that has not ended, the last
+        change of each target, which may not be judged yet, and the windows that these followed: a clock that
+        is set forward must not make them old. The last decision of each target stays, too: SQLite would give
+        its number to the next one, and who asks for that number would get another decision.
         """
         newest = "id IN (SELECT max(id) FROM decision {} GROUP BY target)"
         applied = newest.format("WHERE outcome = 'applied'")
         kept = f"({UNENDED} OR {applied} OR {newest.format('')})"
         followed = "(SELECT window FROM decision WHERE time < ? AND window IS NOT NULL)"
+        delete = "DELETE FROM {0} WHERE id IN (SELECT id FROM {0} WHERE time < ? {1} LIMIT ?)"
         with self.writing() as db:
             return (
-                db.execute(f"DELETE FROM decision WHERE time < ? AND NOT {kept}", (before,)).rowcount
+                db.execute(delete.format("decision", f"AND NOT {kept}"), (before, SLICE)).rowcount
                 + db.execute(
-                    f"DELETE FROM window WHERE time < ? AND id NOT IN {followed}", (before, before)
+                    delete.format("window", f"AND id NOT IN {followed}"), (before, before, SLICE)
                 ).rowcount
-                + db.execute("DELETE FROM event WHERE time < ?", (before,)).rowcount
+                + db.execute(delete.format("event", ""), (before, SLICE)).rowcount
             )
 
     def _note_observed_cost(
@@ -325,13 +328,16 @@ class Store(Database):
     ) -> None:
         """Store the cost of a window with the last change, if it is the first usable one after that."""
         row = db.execute(
-            "SELECT id, configuration, observed FROM decision WHERE target = ? AND outcome = 'applied' "
-            "ORDER BY id DESC LIMIT 1",
+            "SELECT decision.id, configuration, observed, knobs FROM decision "
+            "JOIN target ON target.id = decision.target "
+            "WHERE target.id = ? AND outcome = 'applied' ORDER BY decision.id DESC LIMIT 1",
             (target,),
         ).fetchone()
         if row is None or row["observed"] is not None:
             return
-        if alike(self.configuration(row["configuration"]), running):  # if not, somebody else has changed it
+        with self.parsing_rows():
+            ours = same(knobs_of(row["knobs"]), configuration_of(row["configuration"]), running)
+        if ours:  # if not, somebody else has changed it
             db.execute("UPDATE decision SET observed = ? WHERE id = ?", (cost, row["id"]))
 
     def _insert_window(
