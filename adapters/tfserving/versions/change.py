@@ -63,7 +63,9 @@ class VersionChanger:
             AdapterError: The folder or the model configuration cannot be read.
         """
         others = self._steering.labelled()
-        return [n for n in self._versions.numbers() if self._versions.marker(n) is not None and n not in others]
+        return [
+            n for n in self._versions.numbers() if self._versions.marker(n) is not None and n not in others
+        ]
 
     def publish(self, source: int, marker: Marker, batching: str | None) -> None:
         """Have the server serve a new version.
