@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tuner.adapters.backend import Backend, Counters
@@ -35,6 +35,8 @@ class Member:
 
     backend: Backend | None = None
     """None until it could be opened."""
+    quantiles: bool = False
+    """Whether it exports latency quantiles; they have no values while it serves nothing."""
     counters: Counters | None = None
     """The last that it gave."""
     away: str | None = None
@@ -129,7 +131,7 @@ class Membership:
     def _open(self, *, first: bool) -> list[TunerError]:
         """Open those that are not open, in parallel because each may take its timeout; return the errors."""
         openings = {
-            target: self._pool.submit(self._connect, target)
+            target: self._pool.submit(self._open_one, target)
             for target, member in self._members.items()
             if member.backend is None
         }
@@ -137,12 +139,22 @@ class Membership:
         for target, opening in openings.items():
             member = self._members[target]
             try:
-                member.backend, member.away = opening.result(), None
+                member.backend, member.quantiles = opening.result()
+                member.away = None
                 self._changes += not first
             except TunerError as error:  # such as that it does not serve the model yet
                 member.away = str(error)
                 errors.append(error)
         return errors
+
+    def _open_one(self, target: str) -> tuple[Backend, bool]:
+        """Open a replica; return it, and whether it exports quantiles."""
+        backend = self._connect(target)
+        try:
+            return backend, backend.describe().quantiles
+        except BaseException:
+            backend.close()
+            raise
 
     def _remove(self, member: Member) -> None:
         if member.backend is None:
@@ -217,7 +229,7 @@ class Membership:
                 member.ask_again = time.monotonic() + self._refresh if silent else -math.inf
 
     def counters(self) -> Counters:
-        """Read and add up the totals.
+        """Read and add up the totals. There are no quantiles if one of those that answer exports none.
 
         Raises:
             AdapterError: None answers.
@@ -225,6 +237,7 @@ class Membership:
         answers = self.ask(lambda backend: backend.counters())
         with self._lock:
             answered, others = [], [self._totals_of_gone]
+            timed = all(member.quantiles for target, member in self._members.items() if target in answers)
             for target, member in self._members.items():
                 if target in answers:
                     member.counters = answers[target]
@@ -232,7 +245,8 @@ class Membership:
                 else:
                     others.append(member.counters)
             earlier = [counters for counters in others if counters is not None]
-            return total(answered, earlier, restarts=self._changes)
+            found = total(answered, earlier, restarts=self._changes)
+            return found if timed else replace(found, quantiles={})
 
     def close(self) -> None:
         """Close all connections. May be called twice."""

@@ -30,6 +30,7 @@ class Server:
         self.applied: list[Configuration] = []
         self.fails: dict[Configuration, TunerError] = {}  # by what it is to run
         self.silent, self.asked = False, 0  # whether it lets those wait who ask, and how often it was asked
+        self.exports, self.idle = True, False  # quantiles; and whether it has served nothing for a while
         self.loading = False  # whether it is up and does not serve the model yet
         self.affected: float | None = None
         self.pending: float | None = None
@@ -53,7 +54,7 @@ class Server:
             version="1",
             model="m",
             writable=True,
-            quantiles=True,
+            quantiles=self.exports,
             quantile_memory=60.0,
             processes=(len(self.target),),
             notes=("a note",),
@@ -89,7 +90,9 @@ class Server:
             batch_counts=np.arange(len(self.target)),
             batch_seconds=np.ones(len(self.target)),
             pending=self.pending,
-            quantiles={0.95: 0.01 * self.requests} if self.requests else {},
+            quantiles={0.95: 0.01 * self.requests}
+            if self.requests and self.exports and not self.idle
+            else {},
             gpus=self.gpus,
         )
 
