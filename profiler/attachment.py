@@ -245,7 +245,14 @@ def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
     arrival = load.arrival or f"poisson:{load.nominal}"
     if not isinstance(backend, Loadable):
         raise InvalidInput("--rate", "no requests can be sent to this kind of target", "leave it out")
-    return LoadGenerator(backend.endpoint(), arrival, shapes=load.shapes, seed=seed, timeout=TIMEOUT)
+    return LoadGenerator(
+        backend.endpoint(),
+        arrival,
+        shapes=load.shapes,
+        seed=seed,
+        timeout=TIMEOUT,
+        present=backend.endpoint,
+    )
 
 
 def _with_client_limit(

@@ -215,9 +215,22 @@ def test_all_away(group: ReplicaGroup, servers: dict[str, Server]) -> None:
             ask()
 
 
-def test_requests_go_to_all(group: ReplicaGroup) -> None:
-    """By turns."""
-    assert group.endpoint().address == "a,bb,ccc"
+def test_requests_go_to_all_that_answer(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """By turns; to all if none answers."""
+    addresses = [group.endpoint().address]
+    servers["bb"].up = False
+    group.counters()
+    addresses.append(group.endpoint().address)
+    servers["a"].up = servers["ccc"].up = False
+    with pytest.raises(Unreachable):
+        group.counters()
+    addresses.append(group.endpoint().address)
+    servers.pop("a")
+    servers["ccc"].up = True
+    group.counters()
+    addresses.append(group.endpoint().address)
+
+    assert addresses == ["a,bb,ccc", "a,ccc", "a,bb,ccc", "ccc"]
 
 
 def test_grids_in_common(servers: dict[str, Server]) -> None:
