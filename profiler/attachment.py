@@ -19,7 +19,7 @@ from tuner.knobs import Configuration, Grids, KnobSpace
 from tuner.measurement import Measurement
 from tuner.profiler.clock import WallClock
 from tuner.profiler.indicator import make_indicator
-from tuner.profiler.load.in_flight import IN_FLIGHT, WithInFlight
+from tuner.profiler.load.in_flight import IN_FLIGHT, Group, GroupWithInFlight, WithInFlight
 from tuner.profiler.profiler import Profiler
 from tuner.profiler.source import Clients, Clock, Host, Indicator
 from tuner.profiler.window import LIMITS, Limits
@@ -245,7 +245,14 @@ def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
     arrival = load.arrival or f"poisson:{load.nominal}"
     if not isinstance(backend, Loadable):
         raise InvalidInput("--rate", "no requests can be sent to this kind of target", "leave it out")
-    return LoadGenerator(backend.endpoint(), arrival, shapes=load.shapes, seed=seed, timeout=TIMEOUT)
+    return LoadGenerator(
+        backend.endpoint(),
+        arrival,
+        shapes=load.shapes,
+        seed=seed,
+        timeout=TIMEOUT,
+        present=backend.endpoint,
+    )
 
 
 def _with_client_limit(
@@ -260,6 +267,8 @@ def _with_client_limit(
         return backend
     if load is None:
         raise InvalidInput(f"knob {IN_FLIGHT}", "a knob of our own requests to a live server", "add --rate")
+    if isinstance(backend, Group):
+        return GroupWithInFlight(backend, load, in_flight)
     return WithInFlight(backend, load, in_flight)
 
 

@@ -38,6 +38,10 @@ LARGEST_ANSWER = 1_000_000
 NO_VALUE = "the service-level indicator had no value for this window"
 
 
+class NotPrometheus(InvalidInput):
+    """What answers is no Prometheus server: at the start a mistake, later perhaps a gateway's own page."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrometheusIndicator:
     """Asks a Prometheus server for the latency of a window.
@@ -88,8 +92,8 @@ class PrometheusIndicator:
             window: Its length, s.
 
         Raises:
-            InvalidInput: The query is refused, or gives more than one number.
-            Unreachable: Nobody answers.
+            InvalidInput: The query is refused, or gives more than one number, or it is no Prometheus server.
+            Unreachable: Nobody answers, or the server is in trouble or overloaded (500 and above, 429).
             TimedOut: The answer does not come in time.
         """
         query = self.query.replace("{window}", f"{max(round(window * 1e3), 1)}ms")
@@ -104,7 +108,8 @@ class PrometheusIndicator:
     def applied(self, measurement: Measurement) -> Measurement:
         """Return a measurement with the indicator's latencies in place of the server's or the clients'.
 
-        Without a value the window is disturbed: the latencies of two sources must not be mixed.
+        Without a value the window is disturbed: the latencies of two sources must not be mixed. So it is
+        while the server is away, or somebody else answers for it, such as a gateway.
 
         Raises:
             InvalidInput: The query is refused, or gives more than one number.
@@ -112,7 +117,7 @@ class PrometheusIndicator:
         problem = NO_VALUE
         try:
             found = self.read(measurement.seconds)
-        except AdapterError as error:
+        except (AdapterError, NotPrometheus) as error:
             found, problem = {self.statistic: NOT_KNOWN}, f"the service-level indicator is not known: {error}"
         unknown = {f"latency_{name}": NOT_KNOWN for name in STATISTICS} | {"cut_off": NOT_KNOWN}
         changes: dict[str, Any] = unknown | {f"latency_{name}": value for name, value in found.items()}
@@ -129,6 +134,9 @@ class PrometheusIndicator:
             hint = "; its certificate is not trusted" if isinstance(error, ssl.SSLError) else ""
             problem = f"it sends {error}" if isinstance(error, TooLarge) else str(error)
             raise Unreachable(f"{self.url}: {problem}{hint}; is this the Prometheus server?") from error
+        in_trouble = answer.status >= http.HTTPStatus.INTERNAL_SERVER_ERROR
+        if in_trouble or answer.status == http.HTTPStatus.TOO_MANY_REQUESTS:
+            raise Unreachable(f"{self.url} says: {_words(answer)}")
         if answer.status != http.HTTPStatus.OK:
             raise InvalidInput("--sli-query", f"{self.url} says: {_words(answer)}", query)
         return read_number(answer, query)
@@ -173,12 +181,13 @@ def read_number(answer: WebAnswer, query: str) -> float:
     """Return the one number of an answer, NaN if it has none.
 
     Raises:
-        InvalidInput: It has more than one, or is not in Prometheus' form.
+        InvalidInput: It has more than one.
+        NotPrometheus: It is not in Prometheus' form.
     """
     try:
         numbers = answer.read(_numbers)
     except ValueError as error:
-        raise InvalidInput("--sli-prometheus", "what answers there is not a Prometheus server") from error
+        raise NotPrometheus("--sli-prometheus", "what answers there is not a Prometheus server") from error
     if len(numbers) > 1:
         fix = "make one of them, such as with sum by (le) (...)"
         raise InvalidInput("--sli-query", f"gives {len(numbers)} series", f"{fix}: {query}")

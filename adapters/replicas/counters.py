@@ -24,7 +24,7 @@ def merged(histograms: Sequence[Histogram | None]) -> Histogram | None:
 
 
 def total(answered: Iterable[Counters], others: Iterable[Counters] = (), *, restarts: int = 0) -> Counters:
-    """Return the sum of totals; of quantiles, which cannot be added, the worst.
+    """Return the sum of totals; of quantiles, which cannot be added, the worst that is known.
 
     Args:
         answered: Readings of the replicas that answer. What is so now is only known of these: quantiles,
@@ -45,7 +45,7 @@ def total(answered: Iterable[Counters], others: Iterable[Counters] = (), *, rest
 
     histograms = [reading.latencies for reading in each]
     pending = [reading.pending for reading in present if reading.pending is not None]
-    timed = [reading.quantiles for reading in present if reading.requests]
+    timed = [reading.quantiles for reading in present if reading.quantiles]  # one that idles has none
     shares = set.intersection(*[set(quantiles) for quantiles in timed] or [set()])
     return Counters(
         time=max(reading.time for reading in each),

@@ -63,8 +63,14 @@ class ReplicaGroup:
         return len(self._members.opened.keys() - self._members.away.keys())
 
     def endpoint(self) -> Endpoint:
-        """Return how clients reach the model: requests go to all replicas by turns."""
-        points = [m.endpoint() for m in self._members.opened.values() if isinstance(m, Loadable)]
+        """Return how clients reach the model: requests go by turns to all replicas that answer.
+
+        If none answers they go to all: some may be up before they are asked again.
+        """
+        away = self._members.away
+        opened = self._members.opened
+        members = [member for target, member in opened.items() if target not in away] or opened.values()
+        points = [member.endpoint() for member in members if isinstance(member, Loadable)]
         addresses = ",".join(point.address for point in points)
         return replace(points[0], address=addresses)
 

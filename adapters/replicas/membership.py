@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tuner.adapters.backend import Backend, Counters
 from tuner.adapters.replicas.counters import total
 from tuner.adapters.rollback import IN_DOUBT
-from tuner.errors import AdapterError, InvalidInput, TunerError, Unreachable
+from tuner.errors import AdapterError, InvalidInput, TimedOut, TunerError, Unreachable
 
 __all__ = ["AWAY", "Membership"]
 
@@ -22,7 +22,7 @@ AWAY = IN_DOUBT
 """Who answers with one of these does not answer."""
 MOST_AT_ONCE = 16
 REFRESH = 30.0
-"""How often the replicas are looked up again, and those tried again that could not be opened, s."""
+"""How often replicas are looked up again, and those tried again that were not opened or let us wait, s."""
 
 T = TypeVar("T")
 
@@ -35,10 +35,14 @@ class Member:
 
     backend: Backend | None = None
     """None until it could be opened."""
+    quantiles: bool = False
+    """Whether it exports latency quantiles; they have no values while it serves nothing."""
     counters: Counters | None = None
     """The last that it gave."""
     away: str | None = None
     """Why it did not answer when it was last asked; None if it did."""
+    ask_again: float = -math.inf
+    """It let us wait for nothing: until then only the others are asked, s on the monotonic clock."""
 
 
 class Membership:
@@ -51,7 +55,7 @@ class Membership:
         target: What the user wrote.
         find: Returns the targets of the present replicas.
         connect: Opens the backend of a target.
-        refresh: Time after which they are looked up again, s.
+        refresh: Time after which they are looked up again, and those asked again that let us wait, s.
 
     Raises:
         InvalidInput: There is no replica, or the target of one cannot be used.
@@ -127,7 +131,7 @@ class Membership:
     def _open(self, *, first: bool) -> list[TunerError]:
         """Open those that are not open, in parallel because each may take its timeout; return the errors."""
         openings = {
-            target: self._pool.submit(self._connect, target)
+            target: self._pool.submit(self._open_one, target)
             for target, member in self._members.items()
             if member.backend is None
         }
@@ -135,12 +139,22 @@ class Membership:
         for target, opening in openings.items():
             member = self._members[target]
             try:
-                member.backend, member.away = opening.result(), None
+                member.backend, member.quantiles = opening.result()
+                member.away = None
                 self._changes += not first
             except TunerError as error:  # such as that it does not serve the model yet
                 member.away = str(error)
                 errors.append(error)
         return errors
+
+    def _open_one(self, target: str) -> tuple[Backend, bool]:
+        """Open a replica; return it, and whether it exports quantiles."""
+        backend = self._connect(target)
+        try:
+            return backend, backend.describe().quantiles
+        except BaseException:
+            backend.close()
+            raise
 
     def _remove(self, member: Member) -> None:
         if member.backend is None:
@@ -168,6 +182,9 @@ class Membership:
     def ask(self, question: Callable[[Backend], T]) -> dict[str, T]:
         """Ask all replicas at once, and leave out those that do not answer.
 
+        One that lets us wait until the time is over is left out at once for a while: a window asks often, and
+        would not end in time if it waited for it each time.
+
         Args:
             question: Asks one.
 
@@ -179,8 +196,10 @@ class Membership:
         """
         with self._lock:
             self._look_up()
-            opened = self.opened
-        answers = {target: self._pool.submit(question, backend) for target, backend in opened.items()}
+            now = time.monotonic()
+            due = {name: one for name, one in self.opened.items() if self._members[name].ask_again <= now}
+            asked = due or self.opened
+        answers = {target: self._pool.submit(question, backend) for target, backend in asked.items()}
         found: dict[str, T] = {}
         errors: list[AdapterError] = []
         for target, answer in answers.items():
@@ -188,27 +207,29 @@ class Membership:
                 found[target] = answer.result()
             except AWAY as error:
                 errors.append(error)
-                self.note(target, str(error))
+                self.note(target, str(error), silent=isinstance(error, TimedOut))
             else:
                 self.note(target, None)
         if not found:
             raise errors[0]
         return found
 
-    def note(self, target: str, away: str | None) -> None:
+    def note(self, target: str, away: str | None, *, silent: bool = False) -> None:
         """Note whether a replica answered.
 
         Args:
             target: Of the replica.
             away: Why it did not; None if it did.
+            silent: Whether it let us wait, and shall not do so again soon.
         """
         with self._lock:
             if (member := self._members.get(target)) is not None:
                 self._changes += (away is None) != (member.away is None)
                 member.away = away
+                member.ask_again = time.monotonic() + self._refresh if silent else -math.inf
 
     def counters(self) -> Counters:
-        """Read and add up the totals.
+        """Read and add up the totals. There are no quantiles if one of those that answer exports none.
 
         Raises:
             AdapterError: None answers.
@@ -216,6 +237,7 @@ class Membership:
         answers = self.ask(lambda backend: backend.counters())
         with self._lock:
             answered, others = [], [self._totals_of_gone]
+            timed = all(member.quantiles for target, member in self._members.items() if target in answers)
             for target, member in self._members.items():
                 if target in answers:
                     member.counters = answers[target]
@@ -223,7 +245,8 @@ class Membership:
                 else:
                     others.append(member.counters)
             earlier = [counters for counters in others if counters is not None]
-            return total(answered, earlier, restarts=self._changes)
+            found = total(answered, earlier, restarts=self._changes)
+            return found if timed else replace(found, quantiles={})
 
     def close(self) -> None:
         """Close all connections. May be called twice."""

@@ -6,7 +6,7 @@ Without a declared command there are no such knobs. A declared command is run as
 
 where 0 is the server's own choice. It must restart the server with these values, and return 0 when the old
 one has ended. The values in use are read from the server's command line if its process is on this machine. If
-not, the command is run without arguments and must print the same three words.
+not, the command is run without arguments and must print the same three words, and change nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class ThreadKnobs:
             AdapterError: They cannot be read.
         """
         flags = self._flags()
-        return threads(flags) if flags is not None else self._command.ask()
+        if flags is not None:
+            return threads(flags)
+        self._serving()  # one that is away has no process to be seen: that is no reason to ask
+        return self._command.ask()
 
     def write(self, wanted: Mapping[str, float]) -> None:
         """Restart the server with these values, if it has others, and wait until it serves with them.

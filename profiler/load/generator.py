@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import IO
 
@@ -46,6 +46,8 @@ class LoadGenerator:
         grace: How long `sample` waits for outstanding answers, s.
         channels: HTTP/2 connections to spread the requests over.
         patience: How long to wait for the server at the start, s.
+        present: Returns how clients reach the model now, where that changes because replicas come and go.
+            Each `sample` asks it; from then on requests go there.
 
     Raises:
         InvalidInput: A setting is unusable, the model unknown, or its inputs cannot be made up.
@@ -63,6 +65,7 @@ class LoadGenerator:
         grace: float = 1.0,
         channels: int = 1,
         patience: float = 10.0,
+        present: Callable[[], Endpoint] | None = None,
     ) -> None:
         if not timeout > 0 or channels < 1:
             raise InvalidInput("load generator", f"{timeout=} and {channels=} must be positive")
@@ -70,6 +73,8 @@ class LoadGenerator:
         self._arrival = parse_arrival(arrival) if isinstance(arrival, str) else arrival
         self.grace = grace
         self._timeout = timeout
+        self._address = endpoint.address
+        self._present = present
         setup = Setup(
             endpoint=endpoint,
             arrival=str(self._arrival),
@@ -145,11 +150,19 @@ class LoadGenerator:
             InvalidInput: The interval is so long ago that its requests are no longer in memory.
             TunerError: The worker has ended.
         """
+        self._follow()
         patience = max(end - time.monotonic(), 0.0) + REPORTS
         if not self._log.wait_reported(end, patience) and self._log.closed:
             raise self._death()
         self._log.wait_answered(start, end, self.grace)
         return self._log.sample(start, end)
+
+    def _follow(self) -> None:
+        """Send to where the model is now, if that has changed."""
+        if self._present is None or (address := self._present().address) == self._address:
+            return
+        self._order({"address": address})
+        self._address = address
 
     def answered(self, start: float, end: float) -> np.ndarray:
         """Return the latencies of the requests that were answered in ``[start, end)``, s.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
+from tuner.adapters.replicas.canary import Canary, CanaryTrial
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
 from tuner.profile import BatchingProfile
@@ -19,7 +21,7 @@ from tuner.profile import BatchingProfile
 if TYPE_CHECKING:
     from tuner.profiler.load.generator import LoadGenerator
 
-__all__ = ["IN_FLIGHT", "WithInFlight", "check_grid"]
+__all__ = ["IN_FLIGHT", "Group", "GroupWithInFlight", "WithInFlight", "check_grid"]
 
 IN_FLIGHT = "max_in_flight"
 """The knob's name."""
@@ -83,8 +85,7 @@ class WithInFlight:
         if not math.isfinite(wanted):
             raise InvalidInput(f"knob {IN_FLIGHT}", f"{wanted} is no number of requests")
         check_grid((wanted,))
-        others = Configuration({name: value for name, value in configuration.items() if name != IN_FLIGHT})
-        report = self._backend.apply(others)
+        report = self._backend.apply(_of_servers(configuration))
         if wanted == self._load.in_flight:
             return ApplyReport.together([report], self._with(report.configuration), seconds=report.seconds)
         self._load.set_in_flight(int(wanted))
@@ -103,3 +104,52 @@ class WithInFlight:
 
     def _with(self, configuration: Configuration) -> Configuration:
         return Configuration({**configuration, IN_FLIGHT: float(self._load.in_flight)})
+
+
+@runtime_checkable
+class Group(Backend, Canary, Protocol):
+    """A backend of several servers that can try a configuration on one of them."""
+
+    @property
+    def replicas(self) -> int:
+        """How many of them answered when they were last asked."""
+        ...
+
+
+class GroupWithInFlight(WithInFlight):
+    """Several servers with the knob of our own clients, which all of them share.
+
+    Args:
+        backend: The servers.
+        load: The clients.
+        grid: Numbers of requests; the largest is what the clients begin with.
+    """
+
+    def __init__(self, backend: Group, load: LoadGenerator, grid: tuple[float, ...]) -> None:
+        super().__init__(backend, load, grid)
+        self._group = backend
+
+    @property
+    def replicas(self) -> int:
+        """How many of the servers answered when they were last asked."""
+        return self._group.replicas
+
+    def configurations(self) -> list[Configuration]:
+        """Return what each server runs, with the clients' limit."""
+        return [self._with(configuration) for configuration in self._group.configurations()]
+
+    def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
+        """Try the servers' knobs on one server; None also if only the clients' limit is to change."""
+        wanted = _of_servers(configuration)
+        if all(self._group.space.same(running, wanted) for running in self._group.configurations()):
+            return None
+        return self._group.try_one(wanted, wait)
+
+    def take_back(self) -> None:
+        """Put back what the server ran that tried a configuration."""
+        self._group.take_back()
+
+
+def _of_servers(configuration: Configuration) -> Configuration:
+    """Return a configuration without the clients' limit."""
+    return Configuration({name: value for name, value in configuration.items() if name != IN_FLIGHT})

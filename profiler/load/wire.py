@@ -1,10 +1,10 @@
 """The messages between the load generator and its worker process.
 
 To the worker, over its stdin, go JSON lines: first the :class:`Setup`, then commands, which are
-``{"arrival": "poisson:300"}``, ``{"in_flight": 8}`` and ``{"stop": 2.0}``; the end of stdin is the end of the
-worker. From it, over its stdout, comes one JSON line (``{}`` when it is ready, else ``{"error": kind,
-"message": text}``) and then binary records of 32 bytes. All times are on the monotonic clock, which is the
-same for both processes.
+``{"arrival": "poisson:300"}``, ``{"in_flight": 8}``, ``{"address": "10.0.0.7:8001,10.0.0.8:8001"}`` and
+``{"stop": 2.0}``; the end of stdin is the end of the worker. From it, over its stdout, comes one JSON line
+(``{}`` when it is ready, else ``{"error": kind, "message": text}``) and then binary records of 32 bytes. All
+times are on the monotonic clock, which is the same for both processes.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import selectors
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, cast
 
@@ -56,7 +57,8 @@ class LoadWorker:
     """Sends requests from `start` to `stop`, and reports them through a pipe.
 
     Args:
-        stubs: Callables that send one serialised request, used in turn.
+        channels: Channels of ``grpc.aio``, used in turn.
+        method: Path of the gRPC method that infers.
         raw: The serialised request.
         timetable: When to send.
         timeout: When an answer is given up, s after the intended time.
@@ -64,9 +66,17 @@ class LoadWorker:
     """
 
     def __init__(
-        self, stubs: list[Any], raw: bytes, timetable: Timetable, timeout: float, pipe: asyncio.WriteTransport
+        self,
+        channels: list[Any],
+        method: str,
+        raw: bytes,
+        timetable: Timetable,
+        *,
+        timeout: float,
+        pipe: asyncio.WriteTransport,
     ) -> None:
-        self._stubs = itertools.cycle(stubs)
+        self._method = method
+        self._use(channels)
         self._raw = raw
         self._timetable = timetable
         self._timeout = timeout
@@ -76,6 +86,7 @@ class LoadWorker:
         self._records = bytearray()
         self._sent = 0
         self._open: set[asyncio.Task[None]] = set()
+        self._closings: set[asyncio.Task[None]] = set()  # of channels that are no longer used
         self._held: deque[int] = deque()  # requests that are due, but that too many are in flight for
         self._waiting: dict[int, float] = {}  # number -> intended time, in order, of what is not given up
         self._timer: asyncio.TimerHandle | None = None
@@ -85,15 +96,25 @@ class LoadWorker:
         self._send_due()
         self._flush()
 
-    def command(self, line: bytes) -> None:
-        """Carry out one line."""
-        words = json.loads(line)
+    def command(self, words: Mapping[str, Any]) -> None:
+        """Carry out one command."""
         if "in_flight" in words:
             self._in_flight = words["in_flight"]
             self._send_held()
         else:
             self._timetable.replace(parse_arrival(words["arrival"]), time.monotonic())
             self._send_due()
+
+    def move(self, channels: list[Any]) -> None:
+        """Send over other channels from now on. What was sent over the old ones is still answered there."""
+        closing = self._loop.create_task(_close(self._channels, set(self._open)))
+        self._closings.add(closing)
+        closing.add_done_callback(self._closings.discard)
+        self._use(channels)
+
+    def _use(self, channels: list[Any]) -> None:
+        self._channels = channels
+        self._stubs = itertools.cycle([channel.unary_unary(self._method) for channel in channels])
 
     async def stop(self, drain: float) -> None:
         """Stop sending, wait at most ``drain`` seconds for outstanding answers, and cancel the rest."""
@@ -176,6 +197,14 @@ class LoadWorker:
         self._records.clear()
 
 
+async def _close(channels: list[Any], calls: set[asyncio.Task[None]]) -> None:
+    """Close channels when their calls have ended: earlier, it would cancel them."""
+    if calls:
+        await asyncio.wait(calls)
+    for channel in channels:
+        await channel.close()
+
+
 async def _request(channel: Any, wire: Wire, setup: Setup) -> bytes:
     """Ask the server for the model's inputs and make a request for them."""
     await asyncio.wait_for(channel.channel_ready(), setup.patience)
@@ -210,31 +239,43 @@ async def _serve(output: int) -> None:
     pipe, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb"))
     setup = Setup.from_line(await commands.readline())
     wire = cast(Wire, import_module(setup.endpoint.wire))
-    addresses = setup.endpoint.address.split(",") * setup.channels
     credentials = parse_security(setup.endpoint.security).channel_credentials()
-    channels = [
-        grpc.aio.insecure_channel(address, options=OPTIONS)
-        if credentials is None
-        else grpc.aio.secure_channel(address, credentials, options=OPTIONS)
-        for address in addresses
-    ]
+
+    def connect(addresses: str) -> list[Any]:
+        return [
+            grpc.aio.insecure_channel(address, options=OPTIONS)
+            if credentials is None
+            else grpc.aio.secure_channel(address, credentials, options=OPTIONS)
+            for address in addresses.split(",") * setup.channels
+        ]
+
+    channels = connect(setup.endpoint.address)
     raw, problem = await _prepare(setup, wire, channels)
     pipe.write(json.dumps(problem).encode() + b"\n")
     if not problem:
-        stubs = [channel.unary_unary(wire.METHOD) for channel in channels]
         generator = np.random.default_rng([setup.seed, 1])
         timetable = Timetable(parse_arrival(setup.arrival), generator, time.monotonic())
-        await _obey(LoadWorker(stubs, raw, timetable, setup.timeout, pipe), commands, setup.timeout)
+        worker = LoadWorker(channels, wire.METHOD, raw, timetable, timeout=setup.timeout, pipe=pipe)
+        await _obey(worker, connect, commands, setup.timeout)
     pipe.close()
 
 
-async def _obey(worker: LoadWorker, commands: asyncio.StreamReader, timeout: float) -> None:
+async def _obey(
+    worker: LoadWorker,
+    connect: Callable[[str], list[Any]],
+    commands: asyncio.StreamReader,
+    timeout: float,
+) -> None:
     worker.start()
     while line := await commands.readline():
-        if b"stop" in line:
-            await worker.stop(float(json.loads(line)["stop"]))
+        words = json.loads(line)
+        if "stop" in words:
+            await worker.stop(float(words["stop"]))
             return
-        worker.command(line)
+        if "address" in words:
+            worker.move(connect(words["address"]))
+        else:
+            worker.command(words)
     await worker.stop(timeout)  # the parent is gone: send nothing more, but cancel nothing either
 
 

@@ -27,6 +27,7 @@ class Prometheus:
         self.tokens: list[str | None] = []
         self.series: list[list[str]] = [["0.030"]]
         self.refuse = ""
+        self.status = 200
         self.body: bytes | None = None
         self.delay = 0.0
         prometheus = self
@@ -36,7 +37,7 @@ class Prometheus:
                 time.sleep(prometheus.delay)
                 prometheus.queries.append(parse_qs(urlsplit(self.path).query)["query"][0])
                 prometheus.tokens.append(self.headers.get("Authorization"))
-                self.send_response(400 if prometheus.refuse else 200)
+                self.send_response(400 if prometheus.refuse else prometheus.status)
                 self.end_headers()
                 self.wfile.write(prometheus.answer())
 
@@ -145,6 +146,27 @@ def test_an_outage_costs_windows_only(prometheus: Prometheus) -> None:
     found = PrometheusIndicator(url=prometheus.url, query="x").applied(measurement())
 
     assert "indicator is not known" in found.disturbed[0]
+    assert math.isnan(found.latency_p95)
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+def test_a_server_in_trouble_costs_windows_only(prometheus: Prometheus, status: int) -> None:
+    """Such as one that restarts behind a gateway; the query and the address are no mistakes."""
+    prometheus.status, prometheus.body = status, b"<html>"
+
+    found = PrometheusIndicator(url=prometheus.url, query="x").applied(measurement())
+
+    assert f"indicator is not known: {prometheus.url} says: {status}" in found.disturbed[0]
+    assert math.isnan(found.latency_p95)
+
+
+def test_a_page_in_its_place_costs_windows_only(prometheus: Prometheus) -> None:
+    """The address was right when the run began."""
+    prometheus.body = b"<html>"
+
+    found = PrometheusIndicator(url=prometheus.url, query="x").applied(measurement())
+
+    assert "what answers there is not a Prometheus server" in found.disturbed[0]
     assert math.isnan(found.latency_p95)
 
 

@@ -56,6 +56,17 @@ class VersionChanger:
         """What brings requests to a version."""
         return self._steering
 
+    def ours(self) -> list[int]:
+        """Return the versions that we made, in order, except those that another tuner gave its own label.
+
+        Raises:
+            AdapterError: The folder or the model configuration cannot be read.
+        """
+        others = self._steering.labelled()
+        return [
+            n for n in self._versions.numbers() if self._versions.marker(n) is not None and n not in others
+        ]
+
     def publish(self, source: int, marker: Marker, batching: str | None) -> None:
         """Have the server serve a new version.
 
@@ -95,8 +106,7 @@ class VersionChanger:
             TimedOut: It was not loaded in time; ours still serve.
             AdapterError: The server cannot be asked.
         """
-        ours = [n for n in self._versions.numbers() if self._versions.marker(n) is not None]
-        serving = self._server.serving()
+        ours, serving = self.ours(), self._server.serving()
         late = f"version {origin} was not loaded again within {self._timeout:g} s"
         late += f"; version {serving} still serves"
         hidden = []
@@ -132,7 +142,7 @@ class VersionChanger:
     def prune(self) -> None:
         """Remove our versions that no longer serve; never one that we did not make."""
         serving, statuses = self._server.serving(), self._server.versions()
-        ours = [n for n in self._versions.numbers() if n != serving and self._versions.marker(n) is not None]
+        ours = [number for number in self.ours() if number != serving]
         loaded = [n for n in ours if n in statuses and statuses[n].state is not VersionState.END]
         surplus = set(ours) - set(loaded[-KEPT_LOADED:])
         self._steering.dismiss(surplus)

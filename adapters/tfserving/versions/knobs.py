@@ -94,14 +94,18 @@ class VersionKnobs:
         """Have the operator's own version serve again and remove ours; return whether any was serving.
 
         If the version that was found at opening was one of ours, left by an earlier run, a version with its
-        parameters is made. A version that the operator has added since then stays.
+        parameters is made. If a version that the operator has added since then serves, it goes on serving.
 
         Raises:
             AdapterError: As `write`.
         """
-        assert self._changer is not None
+        if self._changer is None:
+            return False  # nothing could be changed
         present = self._serving()
         if present.number == present.origin:
+            if self._changer.ours() and self._versions.writable():  # they would serve once it is withdrawn
+                with self._versions.locked():
+                    self._changer.withdraw(present.number)
             return False
         if self._found.number != self._found.origin:
             if self._versions.batching(present.number) == self._found_text:

@@ -47,6 +47,10 @@ class Steering:
     label = ""
     """The label that clients ask for; empty if they name no version."""
 
+    def labelled(self) -> set[int]:
+        """Return the versions that other labels stand for."""
+        return set()
+
     def admit(self, number: int) -> None:
         """Have the server load a version beside those it serves."""
 
@@ -85,6 +89,11 @@ class ConfigFile(Steering):
         self._timeout = timeout
         self._before: str | None = None
         self._check(self._read()[1])
+
+    def labelled(self) -> set[int]:
+        """Return the versions that other labels stand for."""
+        labels = self._entry(self._read()[1]).version_labels
+        return {number for label, number in labels.items() if label != self.label}
 
     def admit(self, number: int) -> None:
         """Name the version, where versions are named."""

@@ -35,6 +35,7 @@ MOST_MEMORY = 300 * MEGABYTE
 RESTARTED = "restarted"
 """The target whose server a script restarts."""
 SCRIPT = """#!/bin/sh
+[ $# -gt 0 ] || exit 2
 for word in "$@"; do
     case "$word" in batch_threads=*) threads="${{word#*=}}" ;; inter_op=*|intra_op=*) ;; *) exit 2 ;; esac
 done

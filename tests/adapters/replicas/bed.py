@@ -12,6 +12,7 @@ from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.metrics.gpu import GpuUse
 from tuner.errors import (
     Refused,
+    TimedOut,
     TunerError,
     UnknownModel,
     Unreachable,
@@ -28,12 +29,17 @@ class Server:
         self.requests, self.up, self.refuses, self.closed = 0, True, False, False
         self.applied: list[Configuration] = []
         self.fails: dict[Configuration, TunerError] = {}  # by what it is to run
+        self.silent, self.asked = False, 0  # whether it lets those wait who ask, and how often it was asked
+        self.exports, self.idle = True, False  # quantiles; and whether it has served nothing for a while
         self.loading = False  # whether it is up and does not serve the model yet
         self.affected: float | None = None
         self.pending: float | None = None
         self.gpus: tuple[GpuUse, ...] = ()
 
     def _answer(self) -> None:
+        self.asked += 1
+        if self.silent:
+            raise TimedOut(f"{self.target}: no answer in time")
         if not self.up:
             raise Unreachable(f"{self.target} is away")
 
@@ -48,7 +54,7 @@ class Server:
             version="1",
             model="m",
             writable=True,
-            quantiles=True,
+            quantiles=self.exports,
             quantile_memory=60.0,
             processes=(len(self.target),),
             notes=("a note",),
@@ -84,7 +90,9 @@ class Server:
             batch_counts=np.arange(len(self.target)),
             batch_seconds=np.ones(len(self.target)),
             pending=self.pending,
-            quantiles={0.95: 0.01 * self.requests} if self.requests else {},
+            quantiles={0.95: 0.01 * self.requests}
+            if self.requests and self.exports and not self.idle
+            else {},
             gpus=self.gpus,
         )
 

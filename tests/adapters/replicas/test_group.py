@@ -39,6 +39,24 @@ def test_totals_are_added(group: ReplicaGroup, servers: dict[str, Server]) -> No
     assert counters.quantiles == {0.95: 0.07}
 
 
+def test_one_that_idles_hides_no_quantiles(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """It has none for a while, though it served; those of the others are the group's."""
+    servers["a"].requests, servers["bb"].requests = 5, 7
+    servers["bb"].idle = True
+
+    assert group.counters().quantiles == {0.95: 0.05}
+
+
+def test_one_that_exports_no_quantiles_hides_all(servers: dict[str, Server]) -> None:
+    """How long its requests take nobody knows, so the group's are not known either."""
+    servers["bb"].exports = False
+    servers["a"].requests, servers["bb"].requests = 5, 7
+
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
+        assert group.counters().quantiles == {}
+        assert not group.describe().quantiles
+
+
 def test_all_are_changed(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """One after the other; what the report says holds for all."""
     wanted = configuration(batch=8)
@@ -197,9 +215,22 @@ def test_all_away(group: ReplicaGroup, servers: dict[str, Server]) -> None:
             ask()
 
 
-def test_requests_go_to_all(group: ReplicaGroup) -> None:
-    """By turns."""
-    assert group.endpoint().address == "a,bb,ccc"
+def test_requests_go_to_all_that_answer(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """By turns; to all if none answers."""
+    addresses = [group.endpoint().address]
+    servers["bb"].up = False
+    group.counters()
+    addresses.append(group.endpoint().address)
+    servers["a"].up = servers["ccc"].up = False
+    with pytest.raises(Unreachable):
+        group.counters()
+    addresses.append(group.endpoint().address)
+    servers.pop("a")
+    servers["ccc"].up = True
+    group.counters()
+    addresses.append(group.endpoint().address)
+
+    assert addresses == ["a,bb,ccc", "a,ccc", "a,bb,ccc", "ccc"]
 
 
 def test_grids_in_common(servers: dict[str, Server]) -> None:

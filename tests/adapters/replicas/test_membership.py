@@ -15,6 +15,7 @@ from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import REFRESH, Membership
 from tuner.errors import (
+    TimedOut,
     UnknownModel,
     Unreachable,
 )
@@ -98,6 +99,42 @@ def test_one_that_is_down_at_first_is_opened_later(servers: dict[str, Server], n
         assert opened[2].restarts == opened[0].restarts < opened[3].restarts
         assert group.replicas == 3
         assert [server.running for server in servers.values()] == [configuration(batch=8)] * 3
+
+
+def test_one_that_lets_us_wait_is_asked_every_half_minute(
+    servers: dict[str, Server], now: list[float]
+) -> None:
+    """A window asks more often, and would wait each time; when it answers again it belongs to the group."""
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
+        servers["ccc"].silent = True
+        for _ in range(3):
+            group.counters()
+            group.current()
+        asked = servers["ccc"].asked
+        servers["ccc"].silent = False
+        group.apply(configuration(batch=8))
+        now[0] += REFRESH
+        back = group.counters()
+
+        assert (asked, servers["a"].asked) == (2, 10)  # once when it was opened
+        assert back.failures == 3
+        assert group.current() == configuration()  # what it runs, and has to be changed
+        assert group.replicas == 3
+
+
+def test_where_all_let_us_wait_all_are_asked(servers: dict[str, Server], now: list[float]) -> None:
+    """As one server would be: the first that answers again is the group."""
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
+        for server in servers.values():
+            server.silent = True
+        for _ in range(2):
+            with pytest.raises(TimedOut, match="a: no answer in time"):
+                group.counters()
+        servers["bb"].silent = False
+
+        assert group.counters().failures == 1
+        assert group.counters().failures == 1
+        assert [server.asked for server in servers.values()] == [4, 5, 4]
 
 
 def test_those_that_are_down_are_tried_at_once(servers: dict[str, Server]) -> None:

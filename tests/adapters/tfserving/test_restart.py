@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.page import ROOT, blocks
 from tuner.adapters.tfserving.restart import ThreadKnobs
 from tuner.adapters.tfserving.restart_command import RestartCommand
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
@@ -68,6 +69,29 @@ def test_an_answer_with_anything_else(command: Callable[..., RestartCommand], wo
     """Unknown names, what is no number of threads, and what is said twice."""
     with pytest.raises(AdapterError, match=r"prints '.*nothing else that has a ="):
         command(f"echo inter_op=0 {word} batch_threads=2 intra_op=1").ask()
+
+
+def test_asking_the_command_of_the_page_changes_nothing(
+    command: Callable[..., RestartCommand], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what it was last given; only with words it writes files and restarts the server."""
+    texts = blocks(ROOT / "docs" / "tfserving.md", "text")
+    (page,) = [text for text in texts if text.startswith("#!/bin/sh\n")]
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/restarts\n')
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    script = command(page.removeprefix("#!/bin/sh\n").replace("/etc/tfs", str(tmp_path)))
+
+    with pytest.raises(AdapterError, match="words: No such file"):
+        script.ask()
+    assert {path.name for path in tmp_path.iterdir()} == {"restart", "systemctl"}
+    script.restart(NOW, 5.0)
+    assert script.ask() == NOW
+
+    assert (tmp_path / "batching.pbtxt").read_text() == "num_batch_threads { value: 2 }\n"
+    assert (tmp_path / "threads.env").read_text() == "INTER_OP=0\nINTRA_OP=1\n"
+    assert len((tmp_path / "restarts").read_text().splitlines()) == 1
 
 
 def test_a_server_in_the_background_is_no_time_out(
@@ -258,6 +282,26 @@ def test_a_server_that_does_not_come_back() -> None:
 
     assert away
     assert server.values["inter_op"] == 0.0
+
+
+def test_the_command_is_not_asked_while_the_server_is_away(
+    command: Callable[..., RestartCommand], tmp_path: Path
+) -> None:
+    """Its process cannot be seen then, wherever it runs."""
+    away: list[Exception] = []
+
+    def serving() -> None:
+        for error in away:
+            raise error
+
+    script = command(f"echo batch_threads=2 inter_op=0 intra_op=1; echo asked >> {tmp_path}/asked")
+    knobs = ThreadKnobs(script, lambda: None, lambda: None, serving, 0.3)
+    away.append(Unreachable("nobody there"))
+
+    with pytest.raises(Unreachable, match="nobody there"):
+        knobs.read()
+
+    assert (tmp_path / "asked").read_text() == "asked\n"  # when it was opened
 
 
 def test_restoring() -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -19,7 +20,9 @@ from tritonclient.grpc import service_pb2
 from tests.profiler.inference_service import WIRE, InferenceService, serving
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.errors import InvalidInput, TunerError, Unreachable
+from tuner.profiler.attachment import _generator
 from tuner.profiler.load.generator import LoadGenerator
+from tuner.setting import Load
 
 
 @pytest.fixture
@@ -42,6 +45,38 @@ def test_every_request_is_answered_and_counted(service: InferenceService) -> Non
     assert (np.diff(sample.intended) > 0).all()
     assert totals.sent == totals.answered == service.requests
     assert (totals.failed, totals.outstanding) == (0, 0)
+
+
+class Moving:
+    """A backend whose replicas come and go."""
+
+    def __init__(self, service: InferenceService) -> None:
+        self.services = [service]
+
+    def endpoint(self) -> Endpoint:
+        addresses = ",".join(service.address for service in self.services)
+        return Endpoint(wire=WIRE, address=addresses, model="mlp")
+
+
+def test_requests_follow_the_replicas(service: InferenceService) -> None:
+    """With the next sample they go where the model is then; those that are under way are answered."""
+    service.delay = 0.1
+    backend: Any = Moving(service)
+    with serving() as second, serving() as third:
+        load = _generator(backend, Load(arrival="constant:100"), 0)
+        assert load is not None
+        with load:
+            begun = time.monotonic()
+            load.sample(begun, begun + 0.1)
+            backend.services = [second, third]
+            moved = load.sample(begun, begun + 0.1)
+            load.sample(time.monotonic(), time.monotonic() + 0.2)
+    totals = load.totals()
+
+    assert moved.failed == totals.failed == service.cancelled == 0
+    assert totals.sent == totals.answered == service.requests + second.requests + third.requests
+    assert abs(second.requests - third.requests) <= 1
+    assert second.requests > 5
 
 
 def test_files_in_the_folder_are_no_modules(

@@ -5,17 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from tests.adapters.replicas.bed import Server
+from tests.builders import configuration
 from tests.profiler.inference_service import serving
 from tuner.adapters import Backend, Grids
+from tuner.adapters.replicas.canary import Canary
+from tuner.adapters.replicas.group import ReplicaGroup
+from tuner.adapters.replicas.membership import Membership
+from tuner.adapters.scaling import Replicated
 from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput, Refused
 from tuner.knobs import ApplyCost, Configuration
-from tuner.profiler.attachment import attach
+from tuner.profiler.attachment import _with_client_limit, attach
 from tuner.profiler.load.generator import LoadGenerator
 from tuner.profiler.load.in_flight import IN_FLIGHT, WithInFlight
 from tuner.setting import Load
@@ -90,6 +97,42 @@ def test_the_knob_alone_changes_nothing_on_the_server() -> None:
 
     assert (report.changed, report.cost, report.settle) == (True, ApplyCost.FREE, 0.0)
     assert report.configuration[IN_FLIGHT] == 2.0
+
+
+def test_replicas_are_still_replicas() -> None:
+    """What each runs can be seen, and one tries a change first; the clients' limit is no server's knob."""
+    servers = {name: Server(name) for name in ("a", "bb", "ccc")}
+    load: Any = FakeLoad()
+    waits: list[float] = []
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
+        backend = _with_client_limit(group, load, (2.0, 8.0))
+        before = backend.current()
+        assert isinstance(backend, Canary)
+        assert isinstance(backend, Replicated)
+
+        trial = backend.try_one(before.replace(max_batch_size=8.0, max_in_flight=2.0), waits.append)
+
+        assert trial is not None
+        assert (trial.server, waits, load.in_flight, backend.replicas) == ("a", [1.5], 8, 3)
+        assert servers["a"].running == configuration(batch=8)
+        assert backend.configurations() == [before.replace(max_batch_size=8.0), before, before]
+        backend.take_back()
+        assert backend.configurations() == [before] * 3
+
+
+def test_the_knob_alone_is_tried_on_no_replica() -> None:
+    """There is nothing that one of them could run before the others."""
+    servers = {name: Server(name) for name in ("a", "bb")}
+    load: Any = FakeLoad()
+    waits: list[float] = []
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
+        backend = _with_client_limit(group, load, (2.0, 8.0))
+        assert isinstance(backend, Canary)
+
+        assert backend.try_one(backend.current().replace(max_in_flight=2.0), waits.append) is None
+
+    assert waits == []
+    assert [server.applied for server in servers.values()] == [[], []]
 
 
 def test_no_more_are_in_flight_and_all_are_answered() -> None:

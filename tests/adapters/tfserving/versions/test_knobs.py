@@ -1,0 +1,121 @@
+"""The knobs of a version folder, against a server that serves what the folder has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.adapters.tfserving.client import VersionState, VersionStatus
+from tuner.adapters.tfserving.versions.folders import Versions
+from tuner.adapters.tfserving.versions.knobs import VersionKnobs
+from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
+
+WANTED = {"max_batch_size": 8.0, "batch_timeout": 0.001}
+CONFIG = """# the operator's own words
+model_config_list {
+  config {
+    name: "mlp"
+    model_version_policy { specific { versions: 1 } }
+    version_labels { key: "stable" value: 1 }
+    version_labels { key: "canary" value: 1 }
+  }
+}
+"""
+
+
+class Server:
+    """Has every version of a folder; the one with a label serves, else the newest.
+
+    Args:
+        base: The folder.
+        label: Of the version that serves; it moves when a configuration comes.
+    """
+
+    def __init__(self, base: Path, label: str = "") -> None:
+        self._folder = Versions(base)
+        self._label = label
+        self.labels = {"stable": 1, "canary": 1}
+
+    def serving(self) -> int:
+        return self.labels[self._label] if self._label else max(self._folder.numbers())
+
+    def versions(self) -> dict[int, VersionStatus]:
+        return {n: VersionStatus(VersionState.AVAILABLE, "") for n in self._folder.numbers()}
+
+    def reload(self, config: Any, timeout: float) -> None:
+        self.labels = dict(config.model_config_list.config[0].version_labels)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    deploy(tmp_path, 1)
+    return tmp_path
+
+
+def deploy(base: Path, number: int) -> None:
+    """Add a version of the operator's."""
+    (base / str(number)).mkdir()
+    (base / str(number) / "saved_model.pb").touch()
+
+
+def test_where_nothing_can_be_changed_there_is_nothing_to_restore(base: Path) -> None:
+    """Such as a label without the file that moves it."""
+    knobs = VersionKnobs(Server(base), Versions(base), None, 5.0)
+
+    assert not knobs.restore()
+
+
+def test_restoring_removes_ours_under_a_newer_version(base: Path) -> None:
+    """Else they would serve again when the operator withdraws that."""
+    versions = Versions(base)
+    knobs = VersionKnobs(Server(base), versions, Steering(), 5.0)
+    knobs.write(WANTED)
+    deploy(base, 3)
+
+    assert not knobs.restore()
+    assert versions.numbers() == [1, 3]
+
+
+@pytest.fixture
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("etc") / "models.config"
+    path.write_text(CONFIG)
+    return path
+
+
+def labelled(base: Path, config: Path, label: str) -> VersionKnobs:
+    """The knobs of the version that a label stands for."""
+    server = Server(base, label)
+    return VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", label, server, 5.0), 5.0)
+
+
+def test_restoring_no_longer_names_ours_under_a_newer_label(base: Path, config: Path) -> None:
+    """The operator's configuration stays, and no copy of the earlier one is left beside it."""
+    knobs = labelled(base, config, "stable")
+    knobs.write(WANTED)
+    deploy(base, 3)
+    steering = knobs._changer.steering
+    steering.admit(3)
+    steering.switch(3)
+
+    assert not knobs.restore()
+    assert Versions(base).numbers() == [1, 3]
+    assert "versions: 2" not in config.read_text()
+    assert [path.name for path in config.parent.iterdir()] == ["models.config"]
+
+
+def test_what_another_tuner_gave_its_label_stays(base: Path, config: Path) -> None:
+    """Whatever becomes of this one's label."""
+    canary = labelled(base, config, "canary")
+    canary.write(WANTED)
+    stable = labelled(base, config, "stable")
+
+    assert not stable.restore()
+    for size in (2.0, 4.0, 8.0, 16.0):
+        stable.write({**WANTED, "max_batch_size": size})
+    assert stable.restore()
+
+    assert Versions(base).numbers() == [1, 2]
+    assert canary.read(WANTED) == WANTED
