@@ -194,6 +194,23 @@ def test_a_pool_that_has_become_too_small_does_not_wait_for_the_rest() -> None:
     assert decision.switch.saving < 0 < decision.switch.cost
 
 
+def test_a_clock_that_begins_anew() -> None:
+    """Nothing is decided until a thousand requests have times of it, whenever the last switch was before."""
+    watch = planner(startup=0.0)
+    now = pass_by(watch, PAPER, 85.0, 2000, start=5000.0)
+    watch.switched(CHOSEN, now)
+
+    watch.clock_restarted()
+    now = pass_by(watch, PAPER, 85.0, 999)
+    early = watch.decide(now)
+    now = pass_by(watch, PAPER, 85.0, 1000, start=now)
+    later = watch.decide(now)
+
+    assert early.reason == "only 999 requests were seen, 1000 are needed"
+    assert "last switch" not in later.reason
+    assert later.rate == pytest.approx(85.0, rel=0.1)
+
+
 def test_without_a_plan_older_queries_tell_of_a_change() -> None:
     """If nobody says what the pool was planned for, the recent requests are compared with the older ones."""
     watch = Replanner(SESSION, paper_catalogue(), 2.5, CHOSEN)

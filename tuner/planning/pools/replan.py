@@ -122,7 +122,7 @@ class Replanner:
     """Watches the requests of a session, and decides whether another pool should serve them.
 
     It begins with the running pool. Call :meth:`observe` for every request, :meth:`decide` a few times a
-    minute, and :meth:`switched` after a switch was carried out.
+    minute, :meth:`switched` after a switch was carried out, and :meth:`clock_restarted` where times go back.
 
     Args:
         session: The model and its SLO.
@@ -158,7 +158,7 @@ class Replanner:
         self._monitor = SizeMonitor(MONITORED)
         self._recent = SizeMonitor(RECENT)
         self._times = np.zeros(RECENT)  # (RECENT,) s, a ring
-        self._seen = 0
+        self._seen = 0  # times, since the clock began
         self._now = -np.inf  # s, the latest time that was told
         self._switched_at = -np.inf
 
@@ -207,6 +207,11 @@ class Replanner:
         self._switched_at = now
         self._planned = self._sizes(self._has_changed())
 
+    def clock_restarted(self) -> None:
+        """Forget all times, because those from now on are of another clock; the sizes stay."""
+        self._seen = 0
+        self._now = self._switched_at = -np.inf
+
     def decide(self, now: float) -> PoolDecision:
         """Return the decision for a time, s.
 
@@ -214,8 +219,8 @@ class Replanner:
             InvalidInput: No pool within the budget can serve the sizes that come.
         """
         self._now = max(self._now, now)
-        if len(self._recent) < RECENT:
-            return self._keep(f"only {len(self._recent)} requests were seen, {RECENT} are needed")
+        if self._seen < RECENT:
+            return self._keep(f"only {self._seen} requests were seen, {RECENT} are needed")
         since = now - self._switched_at  # s
         if since < self._rules.startup:
             return self._keep(f"the last switch was {since:.0f} s ago")
