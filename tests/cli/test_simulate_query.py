@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.planning import EXAMPLES
 from tests.command_line import Run
 
@@ -35,11 +37,47 @@ def test_a_stage_that_executes_nothing_has_no_mean_batch(run: Run) -> None:
     assert ["recognise", "381.9", "0.0", "0.00", "–"] in [line.split() for line in out.splitlines()]
 
 
-def test_mistakes_in_a_query_that_is_simulated(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("written", "mistaken", "said"),
+    [
+        ("policy: nexus", "policy: kairos", "line 8: policy: there is no 'kairos' for queries"),
+        (
+            "deadlines: proactive",
+            "options: {ordr: adaptive}",
+            "line 9: options.ordr: nexus has no such option",
+        ),
+        (
+            "deadlines: proactive",
+            "options: {order: adaptiv}",
+            "line 9: options: order: there is no 'adaptiv'",
+        ),
+        ("seconds: 20", "arrival: posson", "line 12: arrival: 'posson' is not known; write poisson"),
+        ("seconds: 20", "arrival: trace:none.csv", "line 12: arrival: there is no file"),
+        (
+            "seconds: 20",
+            "arrival: integer_poisson",
+            "line 12: arrival: integer_poisson needs a constant rate",
+        ),
+    ],
+)
+def test_mistakes_in_a_query_that_is_simulated(run: Run, written: str, mistaken: str, said: str) -> None:
     """Named with line and field."""
-    Path("s.yaml").write_text(SCENARIO.read_text().replace("policy: nexus", "policy: kairos"))
+    Path("s.yaml").write_text(SCENARIO.read_text().replace(written, mistaken))
 
     code, _, err = run("simulate", "s.yaml")
 
     assert code == 2
-    assert "line 8: policy: there is no 'kairos' for queries" in " ".join(err.split())
+    assert said in " ".join(err.split())
+
+
+def test_the_trace_of_a_query_is_beside_its_file(run: Run) -> None:
+    """It is played at the query's rate."""
+    Path("there").mkdir()
+    Path("there/times.csv").write_text("\n".join(str(number) for number in range(300)))
+    text = SCENARIO.read_text().replace("load: [[0, 100], [10, 160]]", "arrival: trace:times.csv")
+    Path("there/s.yaml").write_text(text)
+
+    code, _, err = run("simulate", "there/s.yaml", "--seconds", "1", "--json", "o.json")
+
+    assert (code, err) == (0, "")
+    assert json.loads(Path("o.json").read_text())["queries"] == 100

@@ -101,6 +101,21 @@ def test_no_rate_and_every_rate() -> None:
     assert everything.rate > 10 * capacity(scenario())
 
 
+def test_no_accelerator_that_is_there_meets_the_slo() -> None:
+    """Another kind would: there is no good rate; tried is what two accelerators execute one by one."""
+    profiles = {"fast": {"profile_ms": [5]}, "slow": {"profile_ms": [50]}}
+    slow = {
+        "policy": "eager",
+        "accelerators": [{"kind": "slow", "count": 2}],
+        "sessions": [{"name": "s", "profiles": profiles, "slo_ms": 25, "rate": 1}],
+    }
+
+    found = goodput(Scenario.model_validate(slow), run=Curve(0.0))
+
+    assert (found.rate, found.multiplier) == (0.0, 0.0)
+    assert max(trial.rate for trial in found.evaluations) == pytest.approx(0.8 * 40)
+
+
 @pytest.mark.compiled
 def test_a_rate_without_requests_is_not_good() -> None:
     """An SLO that nothing can meet has no goodput, not one so low that no request came to be late."""

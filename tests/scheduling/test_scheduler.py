@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.cluster.builders import random_scenario as cluster_scenario
 from tests.scheduling.scenarios import MS, one, random_scenario
 from tuner.cluster.simulation import Simulation
 from tuner.scheduling.batching.symphony import SymphonyOptions, build
-from tuner.scheduling.catalogue import build_policy
+from tuner.scheduling.catalogue import build_policy, options_of
 from tuner.scheduling.cluster import FIRST_RING, ClusterSpec, SessionSpec, linear_latency
 from tuner.scheduling.log import ARRIVE, ENTRY, FINISH, SEND, EventLog, replay
 from tuner.scheduling.scheduler import Command, Dispatch, Drop, Scheduler
@@ -173,3 +174,35 @@ def test_deadlines_of_their_own(name: str) -> None:
 
     assert sorted(answered) == list(range(120))
     assert replay(log, build_policy(name, spec)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("eager", {}), ("clipper", {}), ("clockwork", {"schedule_ahead": 0.0})]
+)
+def test_a_nearer_deadline_brings_its_session_forward(name: str, options: dict[str, Any]) -> None:
+    """It is the earliest of all, though another request of its session, due at 101 ms, came before it."""
+    sessions = [
+        SessionSpec(name=each, slo=100 * MS, latency=np.array([[0.0, 6 * MS]])) for each in ("a", "b")
+    ]
+    policy = build_policy(name, ClusterSpec(sessions=sessions, kinds=[0]), options_of(name)(**options))
+    scheduler = Scheduler(policy)
+    commands = scheduler.arrive(0, 0.0, number=0)
+    commands += scheduler.arrive(0, 1 * MS, number=1)
+    commands += scheduler.arrive(0, 2 * MS, number=2, early=82 * MS)  # due at 20 ms
+    commands += scheduler.arrive(1, 3 * MS, number=3, early=73 * MS)  # due at 30 ms
+    for end in (6 * MS, 12 * MS, 18 * MS):
+        commands += scheduler.finish(0, end)
+
+    assert [command.numbers for command in commands] == [(0,), (2,), (3,), (1,)]
+
+
+def test_what_cannot_meet_its_own_deadline_is_refused() -> None:
+    """Of two requests that take 6 ms, the one that is due in 5."""
+    spec = ClusterSpec(
+        sessions=[SessionSpec(name="a", slo=100 * MS, latency=np.array([[0.0, 6 * MS]]))], kinds=[0]
+    )
+    scheduler = Scheduler(build_policy("clkwrk", spec, options_of("clkwrk")(refuse=True)))
+
+    commands = scheduler.arrive(0, 0.0, early=95 * MS) + scheduler.arrive(0, 0.0, early=90 * MS)
+
+    assert [type(command) for command in commands] == [Drop, Dispatch]

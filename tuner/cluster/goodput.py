@@ -253,8 +253,9 @@ def capacity(scenario: Scenario) -> float:
     """Estimate the highest total rate that the accelerators could execute, requests/s.
 
     Under a batching policy every session executes in the batches that take the least time per request and end
-    within its SLO. Under a distribution policy it is the ceiling of every session alone. The accelerators are
-    shared by all sessions alike, which is near the truth.
+    within its SLO. Under a distribution policy it is the ceiling of every session alone. Where no accelerator
+    meets its SLO it is what they execute one by one. The accelerators are shared by all sessions alike, which
+    is near the truth.
     """
     spec = scenario.cluster_spec()
     counts = np.bincount(spec.kinds, minlength=len(scenario.hardware.kinds))  # (K,)
@@ -273,7 +274,10 @@ def _batched(session: SessionSpec, counts: np.ndarray) -> float:
     """Return the highest rate of a session in batches on these accelerators.   # counts: (K,)."""
     latency = session.latency[:, 1:]  # (K, B)
     throughput = np.where(latency <= session.slo, np.arange(1, latency.shape[1] + 1) / latency, 0)
-    return float(counts @ throughput.max(axis=1))
+    most = float(counts @ throughput.max(axis=1))
+    if most == 0:  # no kind meets the SLO
+        most = float((counts / latency[:, 0]).sum())
+    return most
 
 
 def _distributed(session: SessionSpec, probability: np.ndarray, counts: np.ndarray) -> float:

@@ -106,6 +106,14 @@ def test_a_load_is_a_schedule() -> None:
     assert found.queries == pytest.approx(100, rel=0.3)
 
 
+def test_an_slo_may_be_below_a_millisecond() -> None:
+    """If the stages are as fast."""
+    quick = {"slo_ms": 0.5, "rate": 200.0, "stages": [{"name": "detect", "alpha_ms": 0.01, "beta_ms": 0.05}]}
+    asked = PipelineScenario.model_validate({"query": quick, "policy": "nexus", "accelerators": 1})
+
+    assert asked.make_workload().next_chunk().time.size > 0
+
+
 def test_rules_of_the_form() -> None:
     """A policy for queries forms batches; a query must be finite."""
     with pytest.raises(ValueError, match="there is no 'kairos' for queries"):

@@ -73,6 +73,19 @@ def test_other_sizes_ask_for_another_pool(plan: Path) -> None:
     assert advisor.observe(window(3, 300.0)) == ""
 
 
+def test_a_dispatcher_whose_machine_restarts(plan: Path) -> None:
+    """Its clock begins anew: the load is that of the windows since; nothing is said until they suffice."""
+    advisor = PoolAdvisor(plan)
+    for number in range(5, 9):
+        advisor.observe(window(number, 85.0))
+
+    said = [advisor.observe(window(number, rate)) for number, rate in enumerate([40.0, 85.0, 85.0], start=1)]
+
+    assert said == [""] * 3
+    assert advisor.latest is not None
+    assert advisor.latest.rate == pytest.approx(85.0, rel=0.02)
+
+
 def test_a_file_without_a_pool(plan: Path) -> None:
     """It cannot be advised on."""
     plan.write_text(PLAN.partition("instances")[0])

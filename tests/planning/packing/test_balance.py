@@ -36,6 +36,7 @@ def test_parts_move_until_all_have_more_room(seed: int) -> None:
 
     found = balance(loads, shares)
 
+    assert found is not None
     assert found.room > min(before)
     total = np.zeros(6)
     for node in found.shares:
@@ -43,6 +44,13 @@ def test_parts_move_until_all_have_more_room(seed: int) -> None:
             total[load] += rate
     assert total == pytest.approx([200, 200, 100, 100, 50, 20])
     assert all(node.occupancy <= 1 + 1e-6 for node in found.nodes)
+
+
+def test_nodes_that_serve_at_no_rate_are_not_balanced() -> None:
+    """Four batches of 6 ms each need longer than the 12 ms in which all must have had their turn."""
+    loads = make_loads([0.018] * 4)
+
+    assert balance(loads, [dict.fromkeys(range(4), 1.0)] * 2) is None
 
 
 def test_the_room_is_the_highest_factor_that_is_served() -> None:

@@ -125,6 +125,21 @@ def test_load_that_falls_saves_money() -> None:
     assert decision.switch.payback < 3600
 
 
+def test_the_rate_falls_when_requests_stop() -> None:
+    """Time without any counts, whether it is told with a decision or as windows with no request."""
+    watch, windows = planner(), planner()
+    now = pass_by(watch, PAPER, 80.0, 2000)
+    pass_by(windows, PAPER, 80.0, 2000)
+
+    windows.observe_window(now, now + 1000, np.array([], np.int64))
+    decision = watch.decide(now + 1000)
+
+    assert decision.rate == pytest.approx(1.0, rel=0.02)
+    assert windows.rate == decision.rate
+    assert decision.do == "switch"
+    assert decision.switch.saving > 0
+
+
 def test_a_saving_must_pay_for_the_switch() -> None:
     """With instances that take hours to start, a cheaper pool of other instances is not worth it."""
     pool = {"g4dn.xlarge": 2, "c5n.2xlarge": 3}
@@ -159,6 +174,7 @@ def test_after_a_switch_there_is_rest() -> None:
 
     assert watch.decide(now + 10).reason == "the last switch was 10 s ago"
     assert watch.decide(now + 100).reason == "the pool is enough, and the last switch was 100 s ago"
+    watch.observe_window(now, now + 301, PAPER.sample(np.random.default_rng(1), int(301 * decision.rate)))
     later = watch.decide(now + 301)
     assert later.do == "keep"
     assert watch.pool == decision.pool
@@ -176,6 +192,23 @@ def test_a_pool_that_has_become_too_small_does_not_wait_for_the_rest() -> None:
     assert decision.do == "switch"
     assert decision.gain > 0
     assert decision.switch.saving < 0 < decision.switch.cost
+
+
+def test_a_clock_that_begins_anew() -> None:
+    """Nothing is decided until a thousand requests have times of it, whenever the last switch was before."""
+    watch = planner(startup=0.0)
+    now = pass_by(watch, PAPER, 85.0, 2000, start=5000.0)
+    watch.switched(CHOSEN, now)
+
+    watch.clock_restarted()
+    now = pass_by(watch, PAPER, 85.0, 999)
+    early = watch.decide(now)
+    now = pass_by(watch, PAPER, 85.0, 1000, start=now)
+    later = watch.decide(now)
+
+    assert early.reason == "only 999 requests were seen, 1000 are needed"
+    assert "last switch" not in later.reason
+    assert later.rate == pytest.approx(85.0, rel=0.1)
 
 
 def test_without_a_plan_older_queries_tell_of_a_change() -> None:

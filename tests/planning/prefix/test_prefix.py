@@ -102,6 +102,30 @@ def test_another_structure_ends_the_prefix() -> None:
     assert common_prefix(graphs).operations == 3
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "other"),
+    [
+        ("TransformerEncoderLayer", {"d_model": 6, "nhead": 2}, {"activation": "gelu"}),
+        ("TransformerEncoderLayer", {"d_model": 6, "nhead": 2}, {"nhead": 3}),
+        ("AvgPool1d", {"kernel_size": 3, "padding": 1}, {"count_include_pad": False}),
+    ],
+)
+def test_modules_with_other_settings_are_not_the_same(
+    kind: str, given: dict[str, object], other: dict[str, object]
+) -> None:
+    """Though their weights are, and torch does not print the setting; those with equal settings are."""
+    from torch import fx, manual_seed, nn
+
+    graphs = []
+    for settings in (given, given, {**given, **other}):
+        manual_seed(0)
+        network = fx.symbolic_trace(nn.Sequential(getattr(nn, kind)(**settings)).eval())
+        graphs.append(read_fx(network, "", _tensors(some_rows(0, 2))))
+
+    assert common_prefix(graphs[:2]).operations == 1
+    assert common_prefix(graphs[1:]).operations == 0
+
+
 def test_a_model_without_rows_is_refused() -> None:
     """Requests to it cannot be batched at all."""
     with pytest.raises(InvalidInput, match="input 'ax' has a fixed first dimension"):

@@ -56,3 +56,13 @@ def test_there_is_no_move_where_a_session_has_no_time_to_wait() -> None:
     plan = next(candidate_placements(spec, RATES))
 
     assert list(moves(spec, plan, LOST)) == []
+
+
+def test_more_sessions_than_can_be_packed_stay_unbalanced() -> None:
+    """Every session is everywhere, and no accelerator has room for a burst: that is the only plan."""
+    sessions = Session(name="s", alpha_ms=1.0, beta_ms=5.0, slo_ms=25.0, rate=100.0, copies=8)
+    spec = Scenario(policy="nexus", accelerators=2, sessions=(sessions,)).cluster_spec()
+
+    (plan,) = candidate_placements(spec, [100.0] * 8)
+
+    assert [len(row) for row in plan.backends] == [8, 8]

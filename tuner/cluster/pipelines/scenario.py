@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo
 from pydantic import field_validator as check_field
 
 from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
 from tuner.cluster.scenario.options import make_options, option_names
-from tuner.cluster.scenario.session import Count, Rate, Session
+from tuner.cluster.scenario.session import Arrival, Count, Rate, Session, check_rate_fits
 from tuner.cluster.simulation import Interval
 from tuner.cluster.workload import CHUNK, Workload
 from tuner.files.schema import NotNegative, Positive, StrictPart
@@ -50,7 +50,7 @@ class PipelineScenario(StrictPart):
     """All stages share them."""
     load: Rate | None = None
     """Queries/s that come, or a schedule of them; the planned rate if there is none."""
-    arrival: str = "poisson"
+    arrival: Arrival = "poisson"
     """As of a session."""
     hop_ms: NotNegative = 0.0
     """From the end of a batch to the arrival at the next stage."""
@@ -67,6 +67,19 @@ class PipelineScenario(StrictPart):
         if name not in known:
             raise ValueError(f"there is no {name!r} for queries; use one of {', '.join(known)}")
         return name
+
+    @check_field("options")
+    @classmethod
+    def _options_are_known(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if "policy" in info.data:
+            make_options(info.data["policy"], options)
+        return options
+
+    @check_field("arrival")
+    @classmethod
+    def _load_fits_the_arrival(cls, arrival: str, info: ValidationInfo) -> str:
+        check_rate_fits(info.data.get("load"), arrival)
+        return arrival
 
     @property
     def interval(self) -> Interval:
@@ -113,9 +126,7 @@ class PipelineScenario(StrictPart):
     def make_workload(self) -> Workload:
         """Return the stream of queries."""
         rate = self.query.rate if self.load is None else self.load
-        root = Session(
-            name="query", alpha_ms=0.0, beta_ms=1.0, slo_ms=self.query.slo_ms, rate=rate, arrival=self.arrival
-        )
+        root = Session.model_construct(rate=rate, arrival=self.arrival)  # both are checked already
         expected = int(AMPLE * root.mean_rate(self.interval.last) * self.interval.last) + 1
         return Workload([root.process()], seed=self.seed, chunk=min(expected, CHUNK))
 

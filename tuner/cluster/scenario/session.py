@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
@@ -20,7 +20,17 @@ from tuner.scheduling.cluster import QUANTILE, linear_latency
 from tuner.workload.load import RateSchedule
 from tuner.workload.sizes import SizeDistribution, parse_sizes
 
-__all__ = ["FASTEST", "SLOWEST", "Count", "ExecutionProfile", "Profile", "Rate", "Session"]
+__all__ = [
+    "FASTEST",
+    "SLOWEST",
+    "Arrival",
+    "Count",
+    "ExecutionProfile",
+    "Profile",
+    "Rate",
+    "Session",
+    "check_rate_fits",
+]
 
 FASTEST = 1e9
 """Requests/s above which a rate is taken for a mistake."""
@@ -82,8 +92,30 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(_is_number(part) for part in value)
 
 
+def _check_arrival(text: str, info: ValidationInfo) -> str:
+    """Return a form of arrival; that of a trace with the path of its file."""
+    form, _, rest = text.strip().partition(":")
+    if form == "trace" and rest:
+        return f"trace:{file_beside(rest, info)}"
+    if form == "gamma":
+        _shape(text)
+    elif text.strip() not in ARRIVALS:
+        fix = f"write poisson, gamma:SHAPE, constant, {INTEGER} or trace:FILE"
+        raise ValueError(f"{text!r} is not known; {fix}")
+    return text.strip()
+
+
 # Not a PlainValidator: pydantic writes what that returns twice, and warns of the list that a tuple becomes.
 Rate = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_check_rate)]
+Arrival = Annotated[str, AfterValidator(_check_arrival)]
+
+
+def check_rate_fits(rate: float | tuple[tuple[float, float], ...] | None, arrival: str) -> None:
+    """Raise ValueError if a rate is a schedule, and the form of arrival allows none."""
+    if isinstance(rate, tuple) and arrival.startswith("trace:"):
+        raise ValueError("a trace has its own times; give a number as rate, to play it at, or none")
+    if isinstance(rate, tuple) and arrival == INTEGER:
+        raise ValueError(f"{INTEGER} needs a constant rate; give a number")
 
 
 class Profile(StrictPart):
@@ -167,7 +199,7 @@ class Session(Profile):
     """Share of the requests that must be answered within ``slo_ms``."""
     rate: Rate | None = None
     """Requests/s of each copy, or steps of (second, requests/s). A trace is played at that mean rate."""
-    arrival: str = "poisson"
+    arrival: Arrival = "poisson"
     """``poisson``, ``gamma:SHAPE``, ``constant``, ``integer_poisson`` or ``trace:FILE``."""
     sizes: str | None = None
     """Items of a request: ``paper``, ``lognormal:MU,SIGMA``, ``gaussian:MU,SIGMA``, ``trace:FILE``; or 1."""
@@ -196,19 +228,6 @@ class Session(Profile):
             raise ValueError(f"must be at least {least:g} ms, what a batch of 1 takes, but got {slo_ms:g}")
         return slo_ms
 
-    @check_field("arrival")
-    @classmethod
-    def _arrival_is_known(cls, text: str, info: ValidationInfo) -> str:
-        form, _, rest = text.strip().partition(":")
-        if form == "trace" and rest:
-            return f"trace:{file_beside(rest, info)}"
-        if form == "gamma":
-            _shape(text)
-        elif text.strip() not in ARRIVALS:
-            fix = f"write poisson, gamma:SHAPE, constant, {INTEGER} or trace:FILE"
-            raise ValueError(f"{text!r} is not known; {fix}")
-        return text.strip()
-
     @check_field("sizes")
     @classmethod
     def _sizes_are_known(cls, text: str | None, info: ValidationInfo) -> str | None:
@@ -224,10 +243,7 @@ class Session(Profile):
 
     @check_model(mode="after")
     def _rate_fits_the_arrival(self) -> Session:
-        if isinstance(self.rate, tuple) and self.arrival.startswith("trace:"):
-            raise ValueError("a trace has its own times; give a number as rate, to play it at, or none")
-        if isinstance(self.rate, tuple) and self.arrival == INTEGER:
-            raise ValueError(f"{INTEGER} needs a constant rate; give a number")
+        check_rate_fits(self.rate, self.arrival)
         return self
 
     @property

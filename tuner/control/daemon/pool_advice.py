@@ -59,8 +59,9 @@ class PoolAdvisor:
             InvalidInput: No pool within the budget can serve the sizes that come.
         """
         found = [one for one in traffic.sessions if one.name == self.session]
-        if traffic.ended < self._seen:  # another process
+        if traffic.ended < self._seen:  # its machine has restarted
             self._seen = self._asked = -np.inf
+            self._replanner.clock_restarted()
         if not found or traffic.ended == self._seen:
             return ""
         self._seen = traffic.ended

@@ -54,8 +54,10 @@ class _Move(NamedTuple):
     rooms: tuple[float, float]
 
 
-def balance(loads: LoadArrays, shares: Sequence[Shares]) -> Balanced:
+def balance(loads: LoadArrays, shares: Sequence[Shares]) -> Balanced | None:
     """Return the nodes after parts of sessions have moved; none has no session.
+
+    None if a node serves what it has at no rate, and no move changes that.
 
     Args:
         loads: Their rates are not read; each is in time in batches of 1.
@@ -72,7 +74,7 @@ def balance(loads: LoadArrays, shares: Sequence[Shares]) -> Balanced:
         nodes[least], nodes[move.receiver] = move.rest, move.received
         rooms[least], rooms[move.receiver] = move.rooms
     room = min(rooms)
-    return Balanced(nodes, room, [_node(loads, cost, one, room) for one in nodes])
+    return Balanced(nodes, room, [_node(loads, cost, one, room) for one in nodes]) if room > 0 else None
 
 
 def roomiest(loads: LoadArrays, shares: Shares) -> PackedNode | None:

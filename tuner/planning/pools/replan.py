@@ -122,7 +122,7 @@ class Replanner:
     """Watches the requests of a session, and decides whether another pool should serve them.
 
     It begins with the running pool. Call :meth:`observe` for every request, :meth:`decide` a few times a
-    minute, and :meth:`switched` after a switch was carried out.
+    minute, :meth:`switched` after a switch was carried out, and :meth:`clock_restarted` where times go back.
 
     Args:
         session: The model and its SLO.
@@ -158,7 +158,8 @@ class Replanner:
         self._monitor = SizeMonitor(MONITORED)
         self._recent = SizeMonitor(RECENT)
         self._times = np.zeros(RECENT)  # (RECENT,) s, a ring
-        self._seen = 0
+        self._seen = 0  # times, since the clock began
+        self._now = -np.inf  # s, the latest time that was told
         self._switched_at = -np.inf
 
     @property
@@ -168,16 +169,16 @@ class Replanner:
 
     @property
     def rate(self) -> float:
-        """Rate of the last thousand requests, requests/s; 0 before the second."""
+        """Rate of the last thousand requests until now, requests/s; 0 before the second."""
         count = min(self._seen, RECENT)
         if count < 2:
             return 0.0
-        newest = self._times[(self._seen - 1) % RECENT]
         oldest = self._times[(self._seen - count) % RECENT]
-        return float((count - 1) / max(newest - oldest, 1e-9))
+        return float((count - 1) / max(self._now - oldest, 1e-9))
 
     def observe(self, now: float, items: int) -> None:
         """Note a request: its arrival, s, and its size."""
+        self._now = max(self._now, now)
         self._times[self._seen % RECENT] = now
         self._seen += 1
         self._monitor.observe(items)
@@ -191,6 +192,7 @@ class Replanner:
             end: When it ended, s.
             items: Their sizes, in any order.   # (n,)
         """
+        self._now = max(self._now, end)
         times = begin + (end - begin) * (np.arange(items.size) + 1) / max(items.size, 1)
         last = times[-RECENT:]
         places = (self._seen + items.size - last.size + np.arange(last.size)) % RECENT
@@ -205,14 +207,20 @@ class Replanner:
         self._switched_at = now
         self._planned = self._sizes(self._has_changed())
 
+    def clock_restarted(self) -> None:
+        """Forget all times, because those from now on are of another clock; the sizes stay."""
+        self._seen = 0
+        self._now = self._switched_at = -np.inf
+
     def decide(self, now: float) -> PoolDecision:
         """Return the decision for a time, s.
 
         Raises:
             InvalidInput: No pool within the budget can serve the sizes that come.
         """
-        if len(self._recent) < RECENT:
-            return self._keep(f"only {len(self._recent)} requests were seen, {RECENT} are needed")
+        self._now = max(self._now, now)
+        if self._seen < RECENT:
+            return self._keep(f"only {self._seen} requests were seen, {RECENT} are needed")
         since = now - self._switched_at  # s
         if since < self._rules.startup:
             return self._keep(f"the last switch was {since:.0f} s ago")

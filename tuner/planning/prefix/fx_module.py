@@ -122,10 +122,17 @@ def _kind(node: fx.Node, what: bytes) -> bytes:
 
 
 def _settings(module: torch.nn.Module) -> bytes:
-    """Return what a module computes, but for its weights."""
-    kind = type(module)
-    name = f"{kind.__module__}.{kind.__qualname__}:{module.extra_repr()}:{module.training}"
-    return (name if kind.__module__.startswith("torch.nn.") else f"{name}:{id(module)}").encode()
+    """Return what a module computes, but for its weights: its settings, and those of the modules in it.
+
+    Settings are its attributes, because `extra_repr` leaves some out, such as the heads of an attention.
+    """
+    found = []
+    for name, part in module.named_modules():
+        kind = type(part)
+        own = sorted((key, repr(value)) for key, value in vars(part).items() if not key.startswith("_"))
+        same = kind.__module__.startswith("torch.nn.")
+        found.append((name, kind.__module__, kind.__qualname__, own, None if same else id(part)))
+    return repr(found).encode()
 
 
 def _function(target: Any) -> bytes:

@@ -198,7 +198,7 @@ def arrive(policy: Clipper, session: int, source: int, number: int, now: float) 
     status = push(cluster, session, number, now)
     if status != OK:
         return int(status)
-    if waiting(cluster, session) == 1:
+    if waiting(cluster, session) == 1 or cluster.board[0].early > 0:  # it may have become the oldest
         _requeue(policy, session)
     accelerator = _idle_home(policy, session)
     if accelerator >= 0:

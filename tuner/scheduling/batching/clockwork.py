@@ -155,7 +155,10 @@ def arrive(policy: Clockwork, session: int, source: int, number: int, now: float
     if status != OK:
         return int(status)
     for kind in range(policy.kinds.size):
-        admit(policy, policy.kinds[kind], session)
+        if policy.cluster.board[0].early > 0:  # it may have become the head of any size's queue
+            compare(policy, policy.kinds[kind], session)
+        else:
+            admit(policy, policy.kinds[kind], session)
     _schedule(policy, now)
     return OK
 

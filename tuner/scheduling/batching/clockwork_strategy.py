@@ -67,7 +67,7 @@ def _priority(policy: Clockwork, kind: int, session: int, index: int) -> float:
 
 @njit_flat
 def admit(policy: Clockwork, kind: int, session: int) -> None:
-    """Take in a request that has just arrived: at most the next larger size now has enough requests."""
+    """Take in a request that has just arrived at the end: at most the next larger size now has enough."""
     index = policy.runnable[kind, session]
     if index == policy.usable[session]:
         return

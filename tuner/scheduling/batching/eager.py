@@ -55,7 +55,7 @@ def arrive(policy: Eager, session: int, source: int, number: int, now: float) ->
     status = push(cluster, session, number, now)
     if status != OK:
         return status
-    if waiting(cluster, session) == 1:
+    if waiting(cluster, session) == 1 or cluster.board[0].early > 0:  # it may have become the oldest
         _requeue(policy, session)
     _assign(policy)
     return OK

@@ -42,7 +42,8 @@ def candidate_placements(spec: ClusterSpec, rates: Sequence[float]) -> Iterator[
 def balanced_placement(spec: ClusterSpec, rates: Sequence[float], plan: Placement) -> Placement:
     """Return a plan in which parts of sessions have moved to where there is room for bursts.
 
-    A kind of accelerators stays as it is if it hosts a session that it cannot serve in time.
+    A kind of accelerators stays as it is if it hosts a session that it cannot serve in time, or if an
+    accelerator hosts more sessions than it can serve at any rate.
 
     Args:
         spec: Sessions and accelerators.
@@ -63,7 +64,8 @@ def balanced_placement(spec: ClusterSpec, rates: Sequence[float], plan: Placemen
             {one.session: rates[one.session] * one.rate / placed[one.session] for one in rows[place]}
             for place in own
         ]
-        found = balance(load_arrays(loads), shares)
+        if (found := balance(load_arrays(loads), shares)) is None:
+            continue
         for place, node, held in zip(own, found.nodes, found.shares, strict=True):
             rows[place] = _row(spec, kind, node, held)
     return Placement(tuple(rows))

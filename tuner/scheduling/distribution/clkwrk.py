@@ -2,9 +2,9 @@
 
 As in the Kairos paper (section 7): the controller knows when every instance will have emptied its queue, and
 predicts execution times. Each arriving request goes to the instance where it ends earliest, of those where it
-meets the SLO. Queues are first come, first served, and a request never changes its queue.
+meets its deadline. Queues are first come, first served, and a request never changes its queue.
 
-The paper does not say what happens to a request that meets the SLO nowhere. Here it goes to where it ends
+The paper does not say what happens to a request that meets it nowhere. Here it goes to where it ends
 earliest; with ``refuse`` it is refused at once, as in Clockwork itself (Gujarati et al., OSDI 2020). The
 policy knows the profile, as the paper credits it with accurate predictions; with ``learn`` it learns like
 Kairos.
@@ -117,13 +117,13 @@ def wake(policy: Clkwrk, now: float) -> int:
 
 @njit_flat
 def _best(policy: Clkwrk, session: int) -> tuple[int, bool]:
-    """Return where a request that comes now ends first, and whether it meets the SLO there.
+    """Return where a request that comes now ends first, and whether it meets its deadline there.
 
-    Of the instances where it meets the SLO, if there are any; of equal ones where fewer requests are.
+    Of the instances where it meets it, if there are any; of equal ones where fewer requests are.
     """
     cluster = policy.cluster
     now, items = cluster.board[0].now, cluster.board[0].items
-    latest = now + cluster.sessions[session].budget
+    latest = now + cluster.sessions[session].budget - cluster.board[0].early
     best, earliest, least = 0, np.inf, 0
     for accelerator in range(cluster.accelerators.size):
         kind = cluster.accelerators[accelerator].kind
@@ -135,7 +135,7 @@ def _best(policy: Clkwrk, session: int) -> tuple[int, bool]:
         ahead = policy.loads[accelerator].waiting + cluster.accelerators[accelerator].outstanding
         if end < earliest or (end == earliest and ahead < least):
             best, earliest, least = accelerator, end, ahead
-    # The SLO is the same on all: where the request ends first it meets it, if it does anywhere.
+    # The deadline is the same on all: where the request ends first it meets it, if it does anywhere.
     return best, earliest <= latest
 
 
