@@ -247,6 +247,11 @@ demo --simulated --model resnet                       | resnet
 demo --simulated --slo p95                            | --slo
 demo --simulated --objective gpu                      | no GPU
 demo --simulated --out taken                          | --out
+demo --simulated --server tfserving                   | --server: means nothing with --simulated; leave it
+demo --dispatch --simulated                           | --simulated: means nothing with --dispatch; leave it
+demo --dispatch --seed 1 --slo p95=30ms               | --slo: means nothing with --dispatch; leave it out
+demo --dispatch --windows 14                          | --windows: means nothing with --dispatch; leave it
+demo --dispatch --cold                                | --calibrate: means nothing with --dispatch; leave it
 simulate                                              | FILE.yaml: is missing
 simulate missing.yaml                                 | missing.yaml
 simulate folder                                       | folder
@@ -342,6 +347,9 @@ dispatch broken.yaml                                  | broken.yaml
 dispatch front.yaml --check                           | 'here'
 dispatch events.npz --replay                          | events.npz
 dispatch events.npz --explain x                       | --explain: 'x'
+dispatch events.npz --explain 3 --replay              | --replay: means nothing with --explain; leave it out
+dispatch events.npz --replay --check                  | --check: means nothing with --replay; leave it out
+dispatch front.yaml --check --log log.npz             | --log: means nothing with --check; leave it out
 dispatch daemon.yaml                                  | daemon.yaml
 workload show nothing                                 | nothing
 workload show step:low=x                              | low
