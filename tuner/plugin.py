@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from tuner.errors import InvalidInput
 
-__all__ = ["AGENTS", "BACKENDS", "EXTRAS", "added", "installed", "load", "missing_extra"]
+__all__ = ["AGENTS", "BACKENDS", "EXTRAS", "added", "install_text", "installed", "load", "missing_extra"]
 
 EXTRAS = {
     "matplotlib": "lab",
@@ -76,4 +76,9 @@ def missing_extra(error: ModuleNotFoundError) -> str:
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return ""
-    return f"this needs {package}, which is not installed; pip install 'servetune[{EXTRAS[package]}]'"
+    return f"this needs {package}, which is not installed; {install_text(EXTRAS[package])}"
+
+
+def install_text(extra: str) -> str:
+    """Say how an extra is installed; by its name alone it cannot be as long as we are not on PyPI."""
+    return f"in a clone: pipx install --force '.[{extra}]', or pip install '.[{extra}]'"

@@ -16,11 +16,12 @@ import tuner
 from tuner.adapters.embedded.cache import Progress, cached_folder, run_pip, silent
 from tuner.adapters.embedded.platform import require_linux, require_python
 from tuner.errors import AdapterError
+from tuner.plugin import install_text
 
 __all__ = ["python_path", "require_platform"]
 
 PYTHONS = ((3, 11), (3, 13))
-EXTRA = "or install it yourself with: pip install 'servetune[tfserving]'"
+EXTRA = f"or install it yourself, {install_text('tfserving')}"
 
 
 def require_platform() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tuner.adapters.embedded.cache import Progress, built_folder, cached_folder, silent
 from tuner.adapters.triton.networks import NETWORKS
 from tuner.errors import InvalidInput
+from tuner.plugin import install_text
 
 __all__ = ["assemble_backends", "make_repository"]
 
@@ -70,8 +71,8 @@ def _network(model: str, progress: Progress) -> Path:
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        fix = "pip install 'servetune[demo]'"
-        raise InvalidInput("embedded server", f"{' and '.join(missing)} {verb} not installed", fix)
+        problem = f"{' and '.join(missing)} {verb} not installed"
+        raise InvalidInput("embedded server", problem, install_text("demo"))
     builder = (resources.files("tuner.adapters.triton") / "networks.py").read_bytes()
 
     def fill(folder: Path) -> None:

@@ -26,6 +26,7 @@ from tuner.agents.log_cost import log_costs
 from tuner.agents.rules import check_rules
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
+from tuner.plugin import install_text
 
 __all__ = ["SafeGp", "SafeGpParameters"]
 
@@ -74,7 +75,7 @@ class SafeGp(Bookkeeper[SafeGpParameters]):
                 import botorch.models  # noqa: F401
         except ImportError as error:
             raise InvalidInput(
-                "agent safe_gp", "BoTorch is not installed", "pip install 'servetune[research]'"
+                "agent safe_gp", "BoTorch is not installed", install_text("research")
             ) from error
         self._features = space.features().astype(np.float64)
         self._fitted: dict[str, Any] | None = None

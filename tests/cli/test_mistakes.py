@@ -9,6 +9,8 @@ import pytest
 
 from tests.command_line import Run
 
+LONG = "a" * 300
+"""No file can have such a name."""
 FILES = {
     "taken": "",
     "broken.yaml": "targets: [",
@@ -32,6 +34,7 @@ FILES = {
     "none.yaml": "targets: []",
     "cyclic.yaml": "slo_ms: 9\nrate: 1\nstages: [{name: a, profile_ms: {1: 1}, next: [{stage: a}]}]",
     "scenario.yaml": "policy: nobody\nsessions: [{name: s, slo_ms: 40, rate: 3, alpha_ms: 1, beta_ms: 2}]",
+    "long.yaml": f"sessions: [{{name: s, slo_ms: 40, arrival: 'trace:{LONG}', alpha_ms: 1, beta_ms: 2}}]",
     "right.yaml": "policy: eager\naccelerators: 1\n"
     "sessions: [{name: s, slo_ms: 40, rate: 3, alpha_ms: 1, beta_ms: 2}]",
     "front.yaml": "listen: {grpc: here}\nsessions: [{name: s, backends: ['triton://127.0.0.1:1/m']}]",
@@ -245,6 +248,11 @@ demo --simulated --model resnet                       | resnet
 demo --simulated --slo p95                            | --slo
 demo --simulated --objective gpu                      | no GPU
 demo --simulated --out taken                          | --out
+demo --simulated --server tfserving                   | --server: means nothing with --simulated; leave it
+demo --dispatch --simulated                           | --simulated: means nothing with --dispatch; leave it
+demo --dispatch --seed 1 --slo p95=30ms               | --slo: means nothing with --dispatch; leave it out
+demo --dispatch --windows 14                          | --windows: means nothing with --dispatch; leave it
+demo --dispatch --cold                                | --calibrate: means nothing with --dispatch; leave it
 simulate                                              | FILE.yaml: is missing
 simulate missing.yaml                                 | missing.yaml
 simulate folder                                       | folder
@@ -340,6 +348,9 @@ dispatch broken.yaml                                  | broken.yaml
 dispatch front.yaml --check                           | 'here'
 dispatch events.npz --replay                          | events.npz
 dispatch events.npz --explain x                       | --explain: 'x'
+dispatch events.npz --explain 3 --replay              | --replay: means nothing with --explain; leave it out
+dispatch events.npz --replay --check                  | --check: means nothing with --replay; leave it out
+dispatch front.yaml --check --log log.npz             | --log: means nothing with --check; leave it out
 dispatch daemon.yaml                                  | daemon.yaml
 workload show nothing                                 | nothing
 workload show step:low=x                              | low
@@ -349,6 +360,9 @@ workload show dynamic --rate -5                       | --rate
 workload show dynamic --windows 0                     | --windows: '0'
 workload show dynamic --plot x.exe                    | .exe
 workload show dynamic --json folder                   | folder
+workload show dynamic --json {LONG} | --json: cannot write
+simulate long.yaml                                    | there is no file
+report {LONG} | File name too long
 bench nothing                                         | nothing
 bench engine --repeats 0                              | --repeats: '0'
 experiment run nothing                                | triton-sweep
@@ -375,7 +389,7 @@ def test_the_table_is_long_enough() -> None:
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize(("line", "holds"), ROWS, ids=[line for line, _ in ROWS])
+@pytest.mark.parametrize(("line", "holds"), ROWS, ids=[line.replace(LONG, "LONG") for line, _ in ROWS])
 def test_a_mistake_is_one_sentence(run: Run, line: str, holds: str) -> None:
     """Exit code 2, one line that begins with `error:`, no traceback, and no repr of Python."""
     ended = run(*shlex.split(line))

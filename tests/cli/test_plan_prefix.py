@@ -38,6 +38,18 @@ def test_what_is_shared_is_shown_stored_and_cut(run: Run) -> None:
     np.testing.assert_allclose(suffix(prefix(some_rows(1)))[0], whole(some_rows(1))[0], rtol=1e-5, atol=1e-6)
 
 
+def test_a_part_that_cannot_be_written_is_named(run: Run) -> None:
+    """In one sentence; the parts are written when all work is done."""
+    for name in "ab":
+        Path(f"{name}.onnx").write_bytes(onnx_variant(name).SerializeToString())
+    Path("parts/prefix-0.onnx").mkdir(parents=True)
+
+    code, _, err = run("plan", "prefix", "a.onnx", "b.onnx", "--parts", "parts")
+
+    assert code == 2
+    assert err.startswith("error: cannot write parts/prefix-0.onnx: it is not a file")
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [

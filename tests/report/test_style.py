@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import StorageError
 from tuner.report import style
 
 
@@ -59,3 +66,23 @@ def test_logarithmic_axes_are_labelled_in_full() -> None:
     labels = [label.get_text() for label in axis.get_yticklabels()]
     assert {"100,000", "1,000,000"} <= set(labels)
     assert not any("e" in label for label in labels)
+
+
+def test_a_disk_that_is_full_leaves_the_picture_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was written over, and the command ended in a traceback."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    figure, _ = style.figure("x")
+    style.write(figure, tmp_path / "x.svg")
+    before = (tmp_path / "x.svg").read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(StorageError, match="No space left on device; choose"):
+        style.write(figure, tmp_path / "x.svg")
+
+    assert (tmp_path / "x.svg").read_bytes() == before
+    assert os.listdir(tmp_path) == ["x.svg"]

@@ -57,11 +57,18 @@ def count_text(count: int, noun: str) -> str:
 
 
 def make_console() -> Console:
-    """Return the console for results; colours only on a terminal."""
+    """Return the console for results; colours only on a terminal.
+
+    Where its reader has gone it raises `BrokenPipeError`, as ``print`` does.
+    """
     from rich.console import Console
 
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=140)
+    class ResultConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process, with the code of a difference
+
+    console = ResultConsole(highlight=False)
+    return console if console.is_terminal else ResultConsole(highlight=False, width=140)
 
 
 def plain(text: str) -> str:

@@ -13,6 +13,7 @@ import typer
 from tuner.cli.options import ForeignLimit, Goal, Seed
 from tuner.cli.servers import NAMES, ServerName, start_server
 from tuner.cli.signature import fields_as_options
+from tuner.cli.usage import check_alone
 from tuner.laboratory.capacity import FIRST_RATE, find_capacity
 from tuner.objective import Objective, parse_slo
 from tuner.setting import Load, Setting
@@ -86,6 +87,7 @@ class DemoCourse:
 
 @fields_as_options
 def demo(
+    ctx: typer.Context,
     slo: Annotated[
         str | None,
         typer.Option(
@@ -121,11 +123,13 @@ def demo(
     if course.dispatched:
         from tuner.cli.dispatch_demo import run_dispatch_demo
 
+        check_alone(ctx, "--dispatch", "seed")
         run_dispatch_demo(make_console(), seed)
         return
     if server not in NAMES:
         raise InvalidInput("--server", f"'{server}' is unknown", f"use one of {', '.join(NAMES)}")
-    server = "triton" if simulated else server
+    if simulated and server != "triton":
+        raise InvalidInput("--server", "means nothing with --simulated", "leave it out")
     setting = Setting(
         objective=Objective(slo=parse_slo(slo or SLOS[server]), goal=goal),
         load=Load(rate=FIRST_RATE),

@@ -9,6 +9,7 @@ import typer
 
 from tuner.cli.exit_code import ExitCode
 from tuner.cli.output import check_file
+from tuner.cli.usage import check_alone
 
 __all__ = ["EXAMPLES", "dispatch"]
 
@@ -24,6 +25,7 @@ SIGHUP reads the file again; Ctrl-C and SIGTERM end in good order."""
 
 
 def dispatch(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="See docs/dispatch.md.")],
     check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
     log: Annotated[
@@ -44,6 +46,9 @@ def dispatch(
     ] = None,
 ) -> None:
     """Form batches centrally, by deadline, in front of stock servers, for stock clients."""
+    for option, given in (("--explain", explained is not None), ("--replay", replay), ("--check", check)):
+        if given:
+            check_alone(ctx, option, "file")
     if explained is not None:
         _explain(file, explained)
         return

@@ -86,6 +86,7 @@ def _content(number: int, group: CommonPrefix) -> dict[str, Any]:
 
 def _write_parts(number: int, group: CommonPrefix, models: dict[str, ModelProto], folder: Path) -> None:
     """Write a family's prefix and suffixes; a model that shares nothing is left as it is."""
+    from tuner.files.storage import write_atomically
     from tuner.planning.prefix.onnx_model import cut_onnx
 
     if len(group.graphs) < 2:
@@ -93,9 +94,9 @@ def _write_parts(number: int, group: CommonPrefix, models: dict[str, ModelProto]
     names = [graph.name for graph in group.graphs]
     prefix, suffixes = cut_onnx([models[name] for name in names], group)
     assert prefix is not None, "a family shares operations"
-    (folder / f"prefix-{number}.onnx").write_bytes(prefix.SerializeToString())
+    write_atomically(folder / f"prefix-{number}.onnx", prefix.SerializeToString())
     for name, suffix in zip(names, suffixes, strict=True):
-        (folder / f"{name}.suffix.onnx").write_bytes(suffix.SerializeToString())
+        write_atomically(folder / f"{name}.suffix.onnx", suffix.SerializeToString())
 
 
 def _table(content: dict[str, Any]) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ def report(
     from tuner.report import Report
     from tuner.report.html import save_html
 
-    if folder.is_file():
+    if os.path.isfile(folder):  # `Path.is_file` raises where it cannot be reached
         if folder.name != "report.json":
             raise InvalidInput(
                 "RUN", f"{folder} is a file", "give the run's folder, or the report.json in it"

@@ -271,7 +271,7 @@ def _print(console: Console, text: str, required: bool) -> None:
     """Print a text; a reader that has gone is an error only if the text is required."""
     try:
         console.print(text)
-    except (OSError, SystemExit):  # rich ends the process when a pipe is closed
+    except OSError:
         if required:
             raise
         console.quiet = True

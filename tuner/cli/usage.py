@@ -9,12 +9,13 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from tuner.cli.paths import check_paths, label
+from tuner.errors import InvalidInput
 from tuner.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Stopped", "UsageError", "UserCommand", "usage_text"]
+__all__ = ["Stopped", "UsageError", "UserCommand", "check_alone", "usage_text"]
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """What Typer raises for a command line that it cannot read. Its own name for it changes between versions."""
@@ -61,6 +62,24 @@ class UserCommand(TyperCommand):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise Stopped from error
+
+
+def check_alone(ctx: typer.Context, option: str, *beside: str) -> None:
+    """Check that nothing was given that means nothing with an option.
+
+    Args:
+        ctx: What the user wrote.
+        option: The option, which was given.
+        beside: The names of the parameters that mean something with it.
+
+    Raises:
+        InvalidInput: Something was; names the first.
+    """
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(parameter.name or "")
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and parameter.name not in beside and label(parameter) != option:
+            raise InvalidInput(label(parameter), f"means nothing with {option}", "leave it out")
 
 
 def usage_text(error: Any) -> str:

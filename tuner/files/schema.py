@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -106,7 +107,7 @@ def address_like(example: int) -> Callable[[Any], tuple[str, int]]:
 def file_beside(name: str | Path, info: ValidationInfo) -> Path:
     """Return the path of a file that is named in a file of the same folder; ValueError if it is missing."""
     path = Path((info.context or {}).get("folder", Path())) / name
-    if not path.is_file():
+    if not os.path.isfile(path):  # `Path.is_file` raises where it cannot be reached
         raise ValueError(f"there is no file {path}")
     return path
 

@@ -51,7 +51,8 @@ def replace_file(path: Path, data: bytes) -> None:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file, but a folder, a pipe or a device")
     path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    beginning = path.name[:50]  # with a number behind it the whole could be longer than a name may be
+    temporary = path.with_name(f".{beginning}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as file:
             if path.exists():
@@ -65,14 +66,14 @@ def replace_file(path: Path, data: bytes) -> None:
         raise
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file as :func:`replace_file` does.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file as :func:`replace_file` does; a text in UTF-8.
 
     Raises:
         StorageError: The folder is missing, not writable, or the disk is full.
     """
     try:
-        replace_file(path, text.encode())
+        replace_file(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; choose another folder"
@@ -103,10 +104,16 @@ def make_folder_of(file: Path, setting: str) -> Path:
         The folder.
 
     Raises:
-        StorageError: The folder cannot be created or written, or the file's name is that of something else:
-            a folder, a pipe or a device.
+        StorageError: The folder cannot be created or written, or no file can have this name, or it is that of
+            something else: a folder, a pipe or a device.
     """
-    if file.exists() and not file.is_file():
-        kind = "a folder" if file.is_dir() else "no file, but a pipe or a device"
-        raise StorageError(f"{setting}: {file} is {kind}; write the name of a file")
-    return make_folder(file.absolute().parent, setting)
+    try:
+        if not stat.S_ISREG(mode := file.stat().st_mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "no file, but a pipe or a device"
+            raise StorageError(f"{setting}: {file} is {kind}; write the name of a file")
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it is not there yet; where its folder cannot be created, that is said below
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise StorageError(f"{setting}: cannot write {file}: {problem}; choose another file") from error
+    return make_folder(Path(os.path.realpath(file)).parent, setting)  # a link leads to a file elsewhere

@@ -8,12 +8,13 @@ from pathlib import Path
 from tuner.duration import format_duration, format_ms
 from tuner.files.storage import write_atomically
 from tuner.measurement import QUANTITIES, Quantity
+from tuner.plugin import install_text
 from tuner.report.document import Measured, Report
 from tuner.report.plots import latency_figure, learned_figure, resources_figure, to_svg
 
 __all__ = ["render", "save_html"]
 
-NO_FIGURES = "Figures need matplotlib: pip install 'servetune[lab]', then tuner report FOLDER draws them."
+NO_FIGURES = f"Figures need matplotlib; {install_text('lab')}. Then tuner report FOLDER draws them."
 
 
 def save_html(report: Report, path: Path) -> None:

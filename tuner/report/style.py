@@ -6,6 +6,7 @@ policy also has a marker of its own. Nothing is drawn on a screen.
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from tuner.files.storage import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,26 +207,44 @@ def save(drawn: Figure, folder: Path, name: str, *, colors: int | None = None) -
         folder: Where it goes.
         name: Of the file.
         colors: The number of colours to reduce it to, 2 to 256: a third of the size where bands overlap.
+
+    Raises:
+        StorageError: It cannot be written.
     """
     path = folder / f"{name}.png"
-    write(drawn, path)
-    if colors is not None:
-        from PIL import Image
-
-        with Image.open(path) as image:
-            reduced = image.convert("RGB").quantize(
-                colors, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
-            )
-        reduced.save(path, optimize=True)
+    content = _content(drawn, "png")
+    write_atomically(path, content if colors is None else _reduced(content, colors))
     return path
 
 
 def write(drawn: Figure, path: Path) -> None:
-    """Write a file in the format that its ending names."""
+    """Write a file in the format that its ending names.
+
+    Raises:
+        StorageError: It cannot be written; a picture that was there is still whole.
+    """
+    write_atomically(path, _content(drawn, path.suffix.lower().removeprefix(".")))
+
+
+def _content(drawn: Figure, form: str) -> bytes:
+    """Return a figure as a file in a format, such as ``png``."""
     for panel in drawn.axes:
         panel.title.set_fontsize(9)  # setting the text sets the size, too
-    metadata = {"Software": None} if path.suffix.lower() == ".png" else None
-    drawn.savefig(path, dpi=DPI, metadata=metadata)
+    content = io.BytesIO()
+    metadata = {"Software": None} if form == "png" else None
+    drawn.savefig(content, format=form, dpi=DPI, metadata=metadata)
+    return content.getvalue()
+
+
+def _reduced(png: bytes, colors: int) -> bytes:
+    """Return a picture with fewer colours."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(png)) as image:
+        reduced = image.convert("RGB").quantize(colors, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    content = io.BytesIO()
+    reduced.save(content, format="png", optimize=True)
+    return content.getvalue()
 
 
 def floats(values: Iterable[float | None]) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tuner.errors import InvalidInput
 from tuner.experiments.benchmarks.rivals.plain import DROPPED, SLACK, PlainPolicy, Tally
+from tuner.plugin import install_text
 
 __all__ = ["simulate_simpy", "simulate_simpy_callbacks"]
 
@@ -164,5 +165,5 @@ def _import_simpy() -> Any:
     try:
         import simpy
     except ImportError as error:
-        raise InvalidInput("bench", "SimPy is not installed", "pip install 'servetune[dev]'") from error
+        raise InvalidInput("bench", "SimPy is not installed", install_text("dev")) from error
     return simpy

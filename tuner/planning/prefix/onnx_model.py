@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import InvalidInput
 from tuner.planning.prefix.common import CommonPrefix
 from tuner.planning.prefix.graph import Graph, Operation, Weight, digest
+from tuner.plugin import install_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,9 +34,7 @@ def load_onnx(path: Path) -> ModelProto:
     try:
         import onnx
     except ImportError:
-        raise InvalidInput(
-            str(path), "reading ONNX models needs onnx", "pip install 'servetune[demo]'"
-        ) from None
+        raise InvalidInput(str(path), "reading ONNX models needs onnx", install_text("demo")) from None
     try:
         return onnx.load(str(path))
     except Exception as error:
