@@ -8,9 +8,10 @@ import json
 import pytest
 
 from tests.dispatch.front.echo import Echo
-from tuner.dispatch.front.conversation import LONGEST_FRAME, Conversation
+from tuner.dispatch.front.conversation import Conversation
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.grant import Ended
+from tuner.dispatch.outbox import LONGEST_FRAME
 from tuner.dispatch.request import Refused, Status
 
 

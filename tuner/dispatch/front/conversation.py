@@ -1,7 +1,8 @@
 """The conversation of a frontend with the scheduler: asks come, grants go.
 
-A frame is a JSON array of messages, so that what happens at once travels together. A number names a request;
-the frontend chooses it, and may use it again after the end of the request.
+A frame is a JSON array of messages, so that what happens at once travels together; the dispatcher takes
+262,144 bytes at most. A number names a request; the frontend chooses it, and may use it again after the end
+of the request.
 
 ==================  ==============================================================  ========================
 message             fields                                                          who says it
@@ -28,13 +29,11 @@ from typing import Any
 
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.grant import Ask, Ended, Grant
-from tuner.dispatch.outbox import Outbox, Write
+from tuner.dispatch.outbox import LONGEST_FRAME, Outbox, Write
 from tuner.dispatch.request import Refused, Status, TraceContext
 
 __all__ = ["Conversation", "Read"]
 
-LONGEST_FRAME = 262_144
-"""Bytes."""
 LONGEST_KIND = 2_000
 """Characters."""
 MOST_UNREAD = 10_000
