@@ -59,7 +59,8 @@ class Conversation:
         """Talk until the frontend goes away.
 
         Raises:
-            Refused: A message is malformed, or the frontend does not read what it is answered.
+            Refused: A message is malformed, other than an ask whose number can be answered; or the frontend
+                does not read what it is answered.
         """
         writing = asyncio.get_running_loop().create_task(self._outbox.run(write))
         try:
@@ -79,7 +80,12 @@ class Conversation:
             number = _number(message, "ask")
             if number in self._asking or number in self._granted:
                 raise Refused(Status.INVALID, f"request {number} has not ended")
-            task = asyncio.get_running_loop().create_task(self._ask(number, _ask(message)))
+            try:
+                ask = _ask(message)
+            except Refused as refused:  # its frontend asks for others, too, who did nothing wrong
+                self._refuse(number, refused)
+                return
+            task = asyncio.get_running_loop().create_task(self._ask(number, ask))
             self._asking[number] = task
             task.add_done_callback(lambda _: self._asking.pop(number))  # also if it is cancelled at once
         elif "end" in message:
@@ -97,13 +103,16 @@ class Conversation:
         try:
             grant = await self._intake.grant(ask)
         except Refused as refused:
-            self._outbox.say(refused=number, status=refused.status.value, reason=refused.reason)
+            self._refuse(number, refused)
         else:
             self._granted[number] = grant
             place = dict(grant.trace.headers()) if grant.trace is not None else {}
             self._outbox.say(
                 grant=number, backend=grant.backend, model=grant.model, timeout=grant.timeout, **place
             )
+
+    def _refuse(self, number: int, refused: Refused) -> None:
+        self._outbox.say(refused=number, status=refused.status.value, reason=refused.reason)
 
 
 def _messages(frame: bytes) -> list[Any]:
