@@ -110,6 +110,14 @@ def test_what_is_no_message(frame: bytes) -> None:
     assert refused.value.status is Status.INVALID
 
 
+def test_an_end_that_is_malformed() -> None:
+    """The grant ends with the conversation, and keeps its backend busy no longer."""
+    service = Echo()
+    with pytest.raises(Refused, match="seconds of at least 0"):
+        asyncio.run(talk(service, said({"ask": 1, "session": "echo"}), said({"end": 1, "seconds": -1})))
+    assert service.ended == [Ended()]
+
+
 def test_a_dispatcher_that_grants_nothing() -> None:
     """It says so to each ask."""
 

@@ -89,9 +89,9 @@ class Conversation:
             self._asking[number] = task
             task.add_done_callback(lambda _: self._asking.pop(number))  # also if it is cancelled at once
         elif "end" in message:
-            grant = self._granted.pop(_number(message, "end"), None)
-            if grant is not None:
-                grant.end(_ended(message))
+            number, ended = _number(message, "end"), _ended(message)
+            if (grant := self._granted.pop(number, None)) is not None:
+                grant.end(ended)
         else:
             number = _number(message, "cancel")
             if (asking := self._asking.get(number)) is not None:
