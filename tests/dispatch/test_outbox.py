@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from tuner.dispatch.outbox import LONGEST_FRAME, Outbox
+from tuner.dispatch.request import Refused
 
 
 def written(*messages: dict[str, object]) -> list[bytes]:
@@ -41,3 +44,14 @@ def test_a_burst() -> None:
     assert [message for frame in frames for message in json.loads(frame)] == burst
     assert max(map(len, frames)) < LONGEST_FRAME / 2
     assert len(frames) < 15
+
+
+def test_what_cannot_be_said() -> None:
+    """Who says it hears so; the longest message that the dispatcher takes is written."""
+    longest = LONGEST_FRAME - len('[{"kind": ""}]')
+    (frame,) = written({"kind": "x" * longest})
+    assert len(frame) == LONGEST_FRAME
+    with pytest.raises(Refused, match="at most 262142 bytes, not 262143"):
+        written({"kind": "x" * (longest + 1)})
+    with pytest.raises(TypeError, match="bytes is not JSON"):
+        written({"kind": b"x"})

@@ -8,12 +8,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tuner.dispatch.request import Refused, Status
+
 __all__ = ["LONGEST_FRAME", "Outbox", "Write"]
 
 FULL_FRAME = 65_536
 """Bytes at which a frame ends, and another one begins."""
 LONGEST_FRAME = 262_144
 """Bytes of a frame that the dispatcher takes."""
+LONGEST_MESSAGE = LONGEST_FRAME - len("[]")
+"""Bytes."""
 Write = Callable[[bytes], Awaitable[None]]
 """Sends a frame."""
 
@@ -30,8 +34,16 @@ class Outbox:
         return len(self._unsaid)
 
     def say(self, **message: Any) -> None:
-        """Write a message soon."""
-        self._unsaid.append(json.dumps(message))
+        """Write a message soon.
+
+        Raises:
+            Refused: It is longer than the dispatcher takes.
+            TypeError: JSON cannot say it.
+        """
+        text = json.dumps(message)
+        if len(text) > LONGEST_MESSAGE:
+            raise Refused(Status.INVALID, f"a message has at most {LONGEST_MESSAGE} bytes, not {len(text)}")
+        self._unsaid.append(text)
         self._news.set()
 
     def end(self) -> None:

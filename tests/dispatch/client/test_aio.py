@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from tests.dispatch.client.frontends import Batcher, frontend
+from tests.dispatch.client.frontends import Batcher, Pipe, frontend
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
 from tuner.dispatch.backends.connection import Lost
@@ -165,6 +165,55 @@ def test_a_backend_that_a_frontend_cannot_reach() -> None:
                 await asyncio.sleep(1 * MS)
             assert tried[-1] == "b:1"
             assert ("a:1", False) in found.counts.switches
+
+    run(main())
+
+
+def test_a_request_that_makes_no_sense() -> None:
+    """It is refused by itself: who shares the client gets what they ask for. Numbers may be numpy's."""
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1, policy="eager")
+        load = Load(found)
+        async with found as dispatcher, frontend(dispatcher) as client:
+            others = [asyncio.ensure_future(load.ask(client)) for _ in range(4)]
+            await asyncio.sleep(3 * MS)
+            cases: list[tuple[dict[str, object], type[Exception]]] = [
+                ({"items": 0}, Refused),
+                ({"items": "1"}, TypeError),
+                ({"kind": "x" * 3_000}, Refused),
+                ({"kind": "x" * 300_000}, Refused),
+                ({"kind": b"x"}, TypeError),
+                ({"timeout": float("inf")}, Refused),
+                ({"timeout": "soon"}, TypeError),
+            ]
+            for fields, error in cases:
+                with pytest.raises(error):
+                    await client.grant("m", **fields).__aenter__()  # type: ignore[arg-type]
+            await asyncio.gather(*others)
+            async with client.grant("m", items=np.int64(1), timeout=np.float32(0.05)):  # type: ignore[arg-type]
+                pass
+        assert len(load.latencies) == 4
+
+    run(main())
+
+
+def test_a_line_that_takes_no_frame() -> None:
+    """Who waits hears so although nothing more comes from the dispatcher; the next one calls it again."""
+
+    class Deaf(Pipe):
+        async def write(self, frame: bytes) -> None:
+            raise OSError("no space")
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1, policy="eager")
+        async with found as dispatcher:
+            lines = [Pipe(dispatcher), Deaf(dispatcher)]
+            async with asyncio.timeout(60), AsyncGrantClient("nowhere", open_line=lines.pop) as client:
+                with pytest.raises(Refused, match=r"the conversation broke: OSError\('no space'\)"):
+                    await client.grant("m").__aenter__()
+                async with client.grant("m") as granted:
+                    assert granted.address == "a:1"
 
     run(main())
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import operator
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -97,12 +99,17 @@ class AsyncGrantClient:
             trace: The span of a distributed trace that the request belongs to.
 
         Raises:
-            Refused: It may not be sent: the deadline cannot be kept, or there is no backend.
+            Refused: It may not be sent: the deadline cannot be kept, there is no backend, or what is asked
+                makes no sense.
+            TypeError: An argument has another type.
         """
+        if timeout is not None and not math.isfinite(timeout):
+            raise Refused(Status.INVALID, f"timeout is a number of seconds, not {timeout}")
         loop = asyncio.get_running_loop()
         number = next(self._numbers)
+        items = operator.index(items)  # it may be numpy's, which JSON does not know
         asked: dict[str, Any] = {"ask": number, "session": session, "items": items, "kind": kind}
-        asked |= {} if timeout is None else {"timeout": timeout}
+        asked |= {} if timeout is None else {"timeout": float(timeout)}
         granted = await self._granted(asked | dict(trace.headers() if trace is not None else ()))
         began = loop.time()
         try:
@@ -175,10 +182,10 @@ class AsyncGrantClient:
     async def _granted(self, asked: dict[str, Any]) -> Granted:
         """Ask for a grant, and wait for it."""
         self._call()
+        self._outbox.say(**asked)
         number: int = asked["ask"]
         waiting: asyncio.Future[Granted] = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
-        self._outbox.say(**asked)
         try:
             return await waiting
         except asyncio.CancelledError:
@@ -197,24 +204,32 @@ class AsyncGrantClient:
             task.add_done_callback(self._tasks.discard)
 
     async def _converse(self, line: Line, outbox: Outbox) -> None:
-        """Speak and listen until the dispatcher goes away; then nobody waits for it any more."""
-        speaking = asyncio.get_running_loop().create_task(_speak(line, outbox))
-        end = Refused(Status.UNAVAILABLE, AWAY)
+        """Speak and listen until the dispatcher goes away or either fails; then nobody waits any more."""
+        loop = asyncio.get_running_loop()
+        talking = [loop.create_task(self._listen(line)), loop.create_task(_speak(line, outbox))]
         try:
-            while (frame := await line.read()) is not None:
-                for message in json.loads(frame):
-                    self._hear(message)
-        except Refused as refused:
-            end = refused
+            await asyncio.wait(talking, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             self._line = None
-            speaking.cancel()
+            end = next(filter(None, map(_failure, talking)), Refused(Status.UNAVAILABLE, AWAY))
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(end)
-            with suppress(asyncio.CancelledError, Refused):
-                await speaking
+            for task in talking:
+                task.cancel()
+            await asyncio.gather(*talking, return_exceptions=True)
             await line.close()
+
+    async def _listen(self, line: Line) -> None:
+        """Hear the dispatcher until it goes away.
+
+        Raises:
+            Refused: It has gone away.
+        """
+        while (frame := await line.read()) is not None:
+            for message in json.loads(frame):
+                self._hear(message)
+        raise Refused(Status.UNAVAILABLE, AWAY)
 
     def _hear(self, message: dict[str, Any]) -> None:
         number: int = message["grant" if "grant" in message else "refused"]
@@ -232,6 +247,14 @@ class AsyncGrantClient:
 async def _speak(line: Line, outbox: Outbox) -> None:
     await outbox.run(line.write)
     await line.finish()
+
+
+def _failure(task: asyncio.Task[None]) -> Refused | None:
+    """Return why a task of a conversation ended; None if nothing failed."""
+    error = task.exception() if task.done() and not task.cancelled() else None
+    if error is None or isinstance(error, Refused):
+        return error
+    return Refused(Status.UNAVAILABLE, f"the conversation broke: {error!r}")
 
 
 def _triton(address: str) -> Any:

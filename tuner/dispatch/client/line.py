@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -90,10 +91,12 @@ class GrpcLine:
             if not self._welcome:  # a write that meets the refusal of the call would hide its reason
                 self._welcome = WELCOME in dict(await self._call.initial_metadata())
             if not self._welcome:
-                raise Refused(_status(await self._call.code()), await self._call.details())
+                raise await self._over()
             await self._call.write(frame)
         except grpc.RpcError as error:
             raise _refused(error) from None
+        except asyncio.InvalidStateError:
+            raise await self._over() from None
 
     async def finish(self) -> None:
         """See :class:`Line`."""
@@ -101,6 +104,11 @@ class GrpcLine:
             await self._call.done_writing()
         except grpc.RpcError as error:
             raise _refused(error) from None
+
+    async def _over(self) -> Refused:
+        """Return why the call has ended."""
+        code = await self._call.code()
+        return Refused(_status(code), await self._call.details() or code.name)
 
     async def close(self) -> None:
         """See :class:`Line`."""

@@ -28,7 +28,7 @@ from contextlib import suppress
 from typing import Any
 
 from tuner.dispatch.front.intake import Intake
-from tuner.dispatch.grant import Ask, Ended, Grant
+from tuner.dispatch.grant import LONGEST_PROBLEM, Ask, Ended, Grant
 from tuner.dispatch.outbox import LONGEST_FRAME, Outbox, Write
 from tuner.dispatch.request import Refused, Status, TraceContext
 
@@ -175,4 +175,4 @@ def _ended(message: dict[str, Any]) -> Ended:
     seconds, lost = _seconds(message, "seconds"), message.get("lost", "")
     if not isinstance(lost, str) or (seconds is not None and seconds < 0):
         raise Refused(Status.INVALID, "an end has seconds of at least 0, or lost: a sentence")
-    return Ended(seconds, lost[:200])
+    return Ended(seconds, lost[:LONGEST_PROBLEM])
