@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.dispatch.client.frontends import Batcher, Pipe, frontend
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
+from tests.dispatch.front.echo import Echo
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.client import AsyncGrantClient, Refused, Status
 
@@ -194,6 +196,42 @@ def test_a_request_that_makes_no_sense() -> None:
             async with client.grant("m", items=np.int64(1), timeout=np.float32(0.05)):  # type: ignore[arg-type]
                 pass
         assert len(load.latencies) == 4
+
+    run(main())
+
+
+def test_a_request_of_many_inputs() -> None:
+    """What such requests must have in common is told in short: alike ones share batches, others do not."""
+
+    class Input(NamedTuple):
+        label: str
+        width: int
+
+        def name(self) -> str:
+            return self.label
+
+        def datatype(self) -> str:
+            return "FP32"
+
+        def shape(self) -> list[int]:
+            return [1, self.width]
+
+    class Server:
+        async def infer(self, model: str, inputs: list[Input], **options: object) -> str:
+            return model
+
+        async def close(self) -> None:
+            pass
+
+    async def main() -> None:
+        service = Echo()
+        client = AsyncGrantClient("nowhere", connect=lambda _: Server(), open_line=lambda: Pipe(service))
+        async with client:
+            for width in (1, 1, 2):
+                inputs = [Input(f"feature_{number:056}", width) for number in range(64)]
+                assert await client.infer("echo", inputs) == "model"
+        first, second, other = [ask.kind for ask in service.asks]
+        assert first == second != other
 
     run(main())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import math
 import operator
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 from tuner.dispatch.client.granted import Granted
 from tuner.dispatch.client.line import GrpcLine, Line, OpenLine
+from tuner.dispatch.grant import LONGEST_KIND
 from tuner.dispatch.outbox import Outbox
 from tuner.dispatch.request import Refused, Status, TraceContext
 
@@ -94,7 +96,8 @@ class AsyncGrantClient:
         Args:
             session: The session.
             items: Of the request.
-            kind: What requests of one batch have in common, such as the shapes of their inputs.
+            kind: What requests of one batch have in common, such as the shapes of their inputs; 2,000
+                characters at most.
             timeout: s after which the answer is worthless; the session's SLO if None.
             trace: The span of a distributed trace that the request belongs to.
 
@@ -266,4 +269,5 @@ def _triton(address: str) -> Any:
 def _kind(inputs: Sequence[Any], outputs: Sequence[Any] | None) -> str:
     """Return what requests of one batch have in common."""
     parts = sorted(f"{one.name()} {one.datatype()} {list(one.shape()[1:])}" for one in inputs)
-    return "; ".join([*parts, *sorted(one.name() for one in outputs or ())])
+    kind = "; ".join([*parts, *sorted(one.name() for one in outputs or ())])
+    return kind if len(kind) <= LONGEST_KIND else hashlib.sha256(kind.encode()).hexdigest()

@@ -28,14 +28,12 @@ from contextlib import suppress
 from typing import Any
 
 from tuner.dispatch.front.intake import Intake
-from tuner.dispatch.grant import LONGEST_PROBLEM, Ask, Ended, Grant
+from tuner.dispatch.grant import LONGEST_KIND, LONGEST_PROBLEM, Ask, Ended, Grant
 from tuner.dispatch.outbox import LONGEST_FRAME, Outbox, Write
 from tuner.dispatch.request import Refused, Status, TraceContext
 
 __all__ = ["Conversation", "Read"]
 
-LONGEST_KIND = 2_000
-"""Characters."""
 MOST_UNREAD = 10_000
 """Messages that wait for a frontend that does not read."""
 Read = Callable[[], Awaitable[bytes | None]]
