@@ -14,6 +14,8 @@ from tests.dispatch.fakes import MS, Bench, bench, request
 from tests.dispatch.front.echo import Echo
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.client import AsyncGrantClient, Refused, Status
+from tuner.dispatch.client.aio import GRACE
+from tuner.dispatch.grant import Ended
 
 
 class Load:
@@ -232,6 +234,25 @@ def test_a_request_of_many_inputs() -> None:
                 assert await client.infer("echo", inputs) == "model"
         first, second, other = [ask.kind for ask in service.asks]
         assert first == second != other
+
+    run(main())
+
+
+def test_a_dispatcher_that_does_not_answer() -> None:
+    """Who waits hears so in time; a grant that comes later is handed back."""
+
+    async def main() -> None:
+        service, loop = Echo(), asyncio.get_running_loop()
+        async with AsyncGrantClient("nowhere", open_line=lambda: Pipe(service, delay=0.3)) as client:
+            began = loop.time()
+            with pytest.raises(Refused, match="the dispatcher did not answer in time") as refused:
+                await client.grant("echo", timeout=0.5).__aenter__()
+            assert refused.value.status is Status.DEADLINE
+            assert loop.time() - began == pytest.approx(0.5 + GRACE)
+            await asyncio.sleep(0.4)
+            assert service.ended == [Ended()]
+            async with client.grant("echo", timeout=0.7) as granted:
+                assert granted.address == "backend:1"
 
     run(main())
 

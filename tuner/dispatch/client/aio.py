@@ -23,6 +23,8 @@ __all__ = ["AsyncGrantClient"]
 
 MOST_TRIES = 4
 """Backends that a request is sent to before it is given up."""
+GRACE = 0.05
+"""s after its timeout that a request waits for the dispatcher's refusal, which says more than ours."""
 FAREWELL = 1.0
 """s that the last messages may take at the end."""
 AWAY = "the dispatcher ended the conversation"
@@ -183,14 +185,23 @@ class AsyncGrantClient:
         return self._backends[address]
 
     async def _granted(self, asked: dict[str, Any]) -> Granted:
-        """Ask for a grant, and wait for it."""
+        """Ask for a grant, and wait for it.
+
+        Raises:
+            Refused: There is none, or no answer in time.
+        """
         self._call()
         self._outbox.say(**asked)
         number: int = asked["ask"]
         waiting: asyncio.Future[Granted] = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
+        timeout: float | None = asked.get("timeout")
         try:
-            return await waiting
+            async with asyncio.timeout(None if timeout is None else max(timeout, 0.0) + GRACE):
+                return await waiting
+        except TimeoutError:
+            self._outbox.say(cancel=number)  # a grant that comes now is handed back
+            raise Refused(Status.DEADLINE, "the dispatcher did not answer in time") from None
         except asyncio.CancelledError:
             self._outbox.say(cancel=number)
             raise
