@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -53,11 +54,22 @@ def message(random: Random) -> dict[str, Any]:
     return said
 
 
+def malformed(asked: dict[str, Any]) -> bool:
+    """Whether a field of an ask has no value that it may have."""
+    texts = [asked.get("session"), *(asked.get(name, "") for name in ("kind", "traceparent", "tracestate"))]
+    items, timeout = asked.get("items", 1), asked.get("timeout")
+    finite = timeout is None or (type(timeout) in (int, float) and math.isfinite(timeout))
+    good = finite and type(items) is int and items > 0
+    return not good or not all(isinstance(text, str) and len(text) <= 2000 for text in texts)
+
+
 def expected(asked: dict[str, Any]) -> set[str]:
-    """What may come of an ask that is well formed."""
+    """What may come of an ask."""
+    if malformed(asked):
+        return {Status.INVALID.value}
     if asked["session"] != "m":
         return {Status.NOT_FOUND.value}
-    if asked.get("timeout", 1.0) <= 0:
+    if (timeout := asked.get("timeout")) is not None and timeout <= 0:
         return {Status.DEADLINE.value}
     return {Status.INVALID.value} if asked.get("items", 1) > MOST else GRANTED
 

@@ -8,13 +8,17 @@ from typing import NamedTuple, Protocol
 
 from tuner.dispatch.request import TraceContext
 
-__all__ = ["CONVERSE", "WELCOME", "Ask", "Ended", "Grant", "Grants"]
+__all__ = ["CONVERSE", "LONGEST_KIND", "LONGEST_PROBLEM", "WELCOME", "Ask", "Ended", "Grant", "Grants"]
 
 
 CONVERSE = "/servetune.Grants/Converse"
 """The method of gRPC over which frontends ask."""
 WELCOME = "servetune-welcome"
 """The header with which the dispatcher takes a conversation up."""
+LONGEST_KIND = 2_000
+"""Characters of a kind, which the dispatcher keeps."""
+LONGEST_PROBLEM = 200
+"""Characters of why a backend could not be asked; the rest is cut off."""
 
 
 class Ask(NamedTuple):

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from tests.dispatch.fakes import MS, FakeServer, request
+from tests.dispatch.front.echo import Echo
 from tuner.dispatch.client import AsyncGrantClient
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front.conversation import Conversation
@@ -16,7 +17,7 @@ from tuner.dispatch.front.intake import Intake
 class Pipe:
     """A line to a dispatcher in the same loop; a frame takes a while."""
 
-    dispatcher: Dispatcher
+    dispatcher: Dispatcher | Echo
     delay: float = 0.2 * MS
     there: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     back: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from tests.dispatch.client.frontends import Batcher, frontend
+from tests.dispatch.client.frontends import Batcher, Pipe, frontend
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
+from tests.dispatch.front.echo import Echo
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.client import AsyncGrantClient, Refused, Status
+from tuner.dispatch.client.aio import GRACE
+from tuner.dispatch.grant import Ended
 
 
 class Load:
@@ -165,6 +169,110 @@ def test_a_backend_that_a_frontend_cannot_reach() -> None:
                 await asyncio.sleep(1 * MS)
             assert tried[-1] == "b:1"
             assert ("a:1", False) in found.counts.switches
+
+    run(main())
+
+
+def test_a_request_that_makes_no_sense() -> None:
+    """It is refused by itself: who shares the client gets what they ask for. Numbers may be numpy's."""
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1, policy="eager")
+        load = Load(found)
+        async with found as dispatcher, frontend(dispatcher) as client:
+            others = [asyncio.ensure_future(load.ask(client)) for _ in range(4)]
+            await asyncio.sleep(3 * MS)
+            cases: list[tuple[dict[str, object], type[Exception]]] = [
+                ({"items": 0}, Refused),
+                ({"items": "1"}, TypeError),
+                ({"kind": "x" * 3_000}, Refused),
+                ({"kind": "x" * 300_000}, Refused),
+                ({"kind": b"x"}, TypeError),
+                ({"timeout": float("inf")}, Refused),
+                ({"timeout": "soon"}, TypeError),
+            ]
+            for fields, error in cases:
+                with pytest.raises(error):
+                    await client.grant("m", **fields).__aenter__()  # type: ignore[arg-type]
+            await asyncio.gather(*others)
+            async with client.grant("m", items=np.int64(1), timeout=np.float32(0.05)):  # type: ignore[arg-type]
+                pass
+        assert len(load.latencies) == 4
+
+    run(main())
+
+
+def test_a_request_of_many_inputs() -> None:
+    """What such requests must have in common is told in short: alike ones share batches, others do not."""
+
+    class Input(NamedTuple):
+        label: str
+        width: int
+
+        def name(self) -> str:
+            return self.label
+
+        def datatype(self) -> str:
+            return "FP32"
+
+        def shape(self) -> list[int]:
+            return [1, self.width]
+
+    class Server:
+        async def infer(self, model: str, inputs: list[Input], **options: object) -> str:
+            return model
+
+        async def close(self) -> None:
+            pass
+
+    async def main() -> None:
+        service = Echo()
+        client = AsyncGrantClient("nowhere", connect=lambda _: Server(), open_line=lambda: Pipe(service))
+        async with client:
+            for width in (1, 1, 2):
+                inputs = [Input(f"feature_{number:056}", width) for number in range(64)]
+                assert await client.infer("echo", inputs) == "model"
+        first, second, other = [ask.kind for ask in service.asks]
+        assert first == second != other
+
+    run(main())
+
+
+def test_a_dispatcher_that_does_not_answer() -> None:
+    """Who waits hears so in time; a grant that comes later is handed back."""
+
+    async def main() -> None:
+        service, loop = Echo(), asyncio.get_running_loop()
+        async with AsyncGrantClient("nowhere", open_line=lambda: Pipe(service, delay=0.3)) as client:
+            began = loop.time()
+            with pytest.raises(Refused, match="the dispatcher did not answer in time") as refused:
+                await client.grant("echo", timeout=0.5).__aenter__()
+            assert refused.value.status is Status.DEADLINE
+            assert loop.time() - began == pytest.approx(0.5 + GRACE)
+            await asyncio.sleep(0.4)
+            assert service.ended == [Ended()]
+            async with client.grant("echo", timeout=0.7) as granted:
+                assert granted.address == "backend:1"
+
+    run(main())
+
+
+def test_a_line_that_takes_no_frame() -> None:
+    """Who waits hears so although nothing more comes from the dispatcher; the next one calls it again."""
+
+    class Deaf(Pipe):
+        async def write(self, frame: bytes) -> None:
+            raise OSError("no space")
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1, policy="eager")
+        async with found as dispatcher:
+            lines = [Pipe(dispatcher), Deaf(dispatcher)]
+            async with asyncio.timeout(60), AsyncGrantClient("nowhere", open_line=lines.pop) as client:
+                with pytest.raises(Refused, match=r"the conversation broke: OSError\('no space'\)"):
+                    await client.grant("m").__aenter__()
+                async with client.grant("m") as granted:
+                    assert granted.address == "a:1"
 
     run(main())
 

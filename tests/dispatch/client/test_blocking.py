@@ -36,7 +36,7 @@ def test_a_grant(service: Echo, address: str) -> None:
         with pytest.raises(KeyError), client.grant("echo"):
             raise KeyError
         with client.grant("echo") as granted:
-            granted.lost("connection refused")
+            granted.lost(ConnectionError("connection refused"))
 
     ask, took = service.asks[0], service.ended[0].seconds
     assert (ask.session, ask.items, ask.kind) == ("echo", 3, "(2,)")

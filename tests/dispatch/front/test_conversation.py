@@ -8,9 +8,10 @@ import json
 import pytest
 
 from tests.dispatch.front.echo import Echo
-from tuner.dispatch.front.conversation import LONGEST_FRAME, Conversation
+from tuner.dispatch.front.conversation import Conversation
 from tuner.dispatch.front.intake import Intake
 from tuner.dispatch.grant import Ended
+from tuner.dispatch.outbox import LONGEST_FRAME
 from tuner.dispatch.request import Refused, Status
 
 
@@ -62,6 +63,29 @@ def test_too_many_asks() -> None:
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        {"session": None},
+        {"items": 0},
+        {"items": 1.5},
+        {"kind": "x" * 3000},
+        {"timeout": "soon"},
+        {"timeout": True},
+        {"timeout": 10**400},
+        {"timeout": float("nan")},
+        {"timeout": float("inf")},
+        {"traceparent": 1},
+    ],
+)
+def test_an_ask_that_is_malformed(fields: dict[str, object]) -> None:
+    """It is refused alone: the other requests of its frontend go on."""
+    asks = [{"ask": number, "session": "echo"} for number in range(3)]
+    answers = asyncio.run(talk(Echo(), said(asks[0], asks[1] | fields), said(asks[2])))
+    assert [one.get("status", "granted") for one in answers] == ["invalid", "granted", "granted"]
+    assert answers[0]["refused"] == 1
+
+
+@pytest.mark.parametrize(
     "frame",
     [
         b"{",
@@ -74,15 +98,6 @@ def test_too_many_asks() -> None:
         said({"ask": -1, "session": "echo"}),
         said({"ask": True, "session": "echo"}),
         said({"ask": 1 << 60, "session": "echo"}),
-        said({"ask": 1}),
-        said({"ask": 1, "session": "echo", "items": 0}),
-        said({"ask": 1, "session": "echo", "items": 1.5}),
-        said({"ask": 1, "session": "echo", "kind": "x" * 3000}),
-        said({"ask": 1, "session": "echo", "timeout": "soon"}),
-        said({"ask": 1, "session": "echo", "timeout": True}),
-        said({"ask": 1, "session": "echo", "timeout": 10**400}),
-        said({"end": 1, "seconds": 10**400}, {"ask": 1}),
-        b'[{"ask": 1, "session": "echo", "timeout": NaN}]',
         said({"ask": 1, "session": "slow"}, {"ask": 1, "session": "slow"}),
         said({"end": "1"}),
         said({"cancel": None}),
@@ -93,6 +108,14 @@ def test_what_is_no_message(frame: bytes) -> None:
     with pytest.raises(Refused) as refused:
         asyncio.run(talk(Echo(), frame))
     assert refused.value.status is Status.INVALID
+
+
+def test_an_end_that_is_malformed() -> None:
+    """The grant ends with the conversation, and keeps its backend busy no longer."""
+    service = Echo()
+    with pytest.raises(Refused, match="seconds of at least 0"):
+        asyncio.run(talk(service, said({"ask": 1, "session": "echo"}), said({"end": 1, "seconds": -1})))
+    assert service.ended == [Ended()]
 
 
 def test_a_dispatcher_that_grants_nothing() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import math
+import operator
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
 from tuner.dispatch.client.granted import Granted
 from tuner.dispatch.client.line import GrpcLine, Line, OpenLine
+from tuner.dispatch.grant import LONGEST_KIND
 from tuner.dispatch.outbox import Outbox
 from tuner.dispatch.request import Refused, Status, TraceContext
 
@@ -19,6 +23,8 @@ __all__ = ["AsyncGrantClient"]
 
 MOST_TRIES = 4
 """Backends that a request is sent to before it is given up."""
+GRACE = 0.05
+"""s after its timeout that a request waits for the dispatcher's refusal, which says more than ours."""
 FAREWELL = 1.0
 """s that the last messages may take at the end."""
 AWAY = "the dispatcher ended the conversation"
@@ -92,17 +98,23 @@ class AsyncGrantClient:
         Args:
             session: The session.
             items: Of the request.
-            kind: What requests of one batch have in common, such as the shapes of their inputs.
+            kind: What requests of one batch have in common, such as the shapes of their inputs; 2,000
+                characters at most.
             timeout: s after which the answer is worthless; the session's SLO if None.
             trace: The span of a distributed trace that the request belongs to.
 
         Raises:
-            Refused: It may not be sent: the deadline cannot be kept, or there is no backend.
+            Refused: It may not be sent: the deadline cannot be kept, there is no backend, or what is asked
+                makes no sense.
+            TypeError: An argument has another type.
         """
+        if timeout is not None and not math.isfinite(timeout):
+            raise Refused(Status.INVALID, f"timeout is a number of seconds, not {timeout}")
         loop = asyncio.get_running_loop()
         number = next(self._numbers)
+        items = operator.index(items)  # it may be numpy's, which JSON does not know
         asked: dict[str, Any] = {"ask": number, "session": session, "items": items, "kind": kind}
-        asked |= {} if timeout is None else {"timeout": timeout}
+        asked |= {} if timeout is None else {"timeout": float(timeout)}
         granted = await self._granted(asked | dict(trace.headers() if trace is not None else ()))
         began = loop.time()
         try:
@@ -173,14 +185,23 @@ class AsyncGrantClient:
         return self._backends[address]
 
     async def _granted(self, asked: dict[str, Any]) -> Granted:
-        """Ask for a grant, and wait for it."""
+        """Ask for a grant, and wait for it.
+
+        Raises:
+            Refused: There is none, or no answer in time.
+        """
         self._call()
+        self._outbox.say(**asked)
         number: int = asked["ask"]
         waiting: asyncio.Future[Granted] = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
-        self._outbox.say(**asked)
+        timeout: float | None = asked.get("timeout")
         try:
-            return await waiting
+            async with asyncio.timeout(None if timeout is None else max(timeout, 0.0) + GRACE):
+                return await waiting
+        except TimeoutError:
+            self._outbox.say(cancel=number)  # a grant that comes now is handed back
+            raise Refused(Status.DEADLINE, "the dispatcher did not answer in time") from None
         except asyncio.CancelledError:
             self._outbox.say(cancel=number)
             raise
@@ -197,24 +218,32 @@ class AsyncGrantClient:
             task.add_done_callback(self._tasks.discard)
 
     async def _converse(self, line: Line, outbox: Outbox) -> None:
-        """Speak and listen until the dispatcher goes away; then nobody waits for it any more."""
-        speaking = asyncio.get_running_loop().create_task(_speak(line, outbox))
-        end = Refused(Status.UNAVAILABLE, AWAY)
+        """Speak and listen until the dispatcher goes away or either fails; then nobody waits any more."""
+        loop = asyncio.get_running_loop()
+        talking = [loop.create_task(self._listen(line)), loop.create_task(_speak(line, outbox))]
         try:
-            while (frame := await line.read()) is not None:
-                for message in json.loads(frame):
-                    self._hear(message)
-        except Refused as refused:
-            end = refused
+            await asyncio.wait(talking, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             self._line = None
-            speaking.cancel()
+            end = next(filter(None, map(_failure, talking)), Refused(Status.UNAVAILABLE, AWAY))
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(end)
-            with suppress(asyncio.CancelledError, Refused):
-                await speaking
+            for task in talking:
+                task.cancel()
+            await asyncio.gather(*talking, return_exceptions=True)
             await line.close()
+
+    async def _listen(self, line: Line) -> None:
+        """Hear the dispatcher until it goes away.
+
+        Raises:
+            Refused: It has gone away.
+        """
+        while (frame := await line.read()) is not None:
+            for message in json.loads(frame):
+                self._hear(message)
+        raise Refused(Status.UNAVAILABLE, AWAY)
 
     def _hear(self, message: dict[str, Any]) -> None:
         number: int = message["grant" if "grant" in message else "refused"]
@@ -234,6 +263,14 @@ async def _speak(line: Line, outbox: Outbox) -> None:
     await line.finish()
 
 
+def _failure(task: asyncio.Task[None]) -> Refused | None:
+    """Return why a task of a conversation ended; None if nothing failed."""
+    error = task.exception() if task.done() and not task.cancelled() else None
+    if error is None or isinstance(error, Refused):
+        return error
+    return Refused(Status.UNAVAILABLE, f"the conversation broke: {error!r}")
+
+
 def _triton(address: str) -> Any:
     from tritonclient.grpc.aio import InferenceServerClient
 
@@ -243,4 +280,5 @@ def _triton(address: str) -> Any:
 def _kind(inputs: Sequence[Any], outputs: Sequence[Any] | None) -> str:
     """Return what requests of one batch have in common."""
     parts = sorted(f"{one.name()} {one.datatype()} {list(one.shape()[1:])}" for one in inputs)
-    return "; ".join([*parts, *sorted(one.name() for one in outputs or ())])
+    kind = "; ".join([*parts, *sorted(one.name() for one in outputs or ())])
+    return kind if len(kind) <= LONGEST_KIND else hashlib.sha256(kind.encode()).hexdigest()

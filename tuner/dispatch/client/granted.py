@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tuner.dispatch.grant import LONGEST_PROBLEM
 from tuner.dispatch.request import TraceContext
 
 __all__ = ["Granted"]
@@ -29,6 +30,6 @@ class Granted:
         """The backend as ``host:port``."""
         return self.backend.partition("://")[2]
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str | Exception) -> None:
         """Say that the backend did not answer: the dispatcher looks whether it is still there."""
-        self.problem = reason or "no answer"
+        self.problem = str(reason)[:LONGEST_PROBLEM] or "no answer"

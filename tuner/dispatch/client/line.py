@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -20,6 +21,10 @@ STATUSES = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Status.EXHAUSTED,
 }
 """What the end of a conversation means; any other one means that the dispatcher is away."""
+ASK_AFTER = 10.0
+"""Silence, s, after which the dispatcher is asked whether it is there; it permits no less than 5."""
+ANSWERS_WITHIN = 10.0
+"""Time for its answer, s; then it is away."""
 
 
 class Line(Protocol):
@@ -67,10 +72,11 @@ class GrpcLine:
     """
 
     def __init__(self, address: str, token: str | None, credentials: Any) -> None:
+        options = _options()
         self._channel = (
-            grpc.aio.insecure_channel(address)
+            grpc.aio.insecure_channel(address, options=options)
             if credentials is None
-            else grpc.aio.secure_channel(address, credentials)
+            else grpc.aio.secure_channel(address, credentials, options=options)
         )
         metadata = [("authorization", f"Bearer {token}")] if token is not None else None
         self._call = self._channel.stream_stream(CONVERSE)(metadata=metadata)
@@ -90,10 +96,12 @@ class GrpcLine:
             if not self._welcome:  # a write that meets the refusal of the call would hide its reason
                 self._welcome = WELCOME in dict(await self._call.initial_metadata())
             if not self._welcome:
-                raise Refused(_status(await self._call.code()), await self._call.details())
+                raise await self._over()
             await self._call.write(frame)
         except grpc.RpcError as error:
             raise _refused(error) from None
+        except asyncio.InvalidStateError:
+            raise await self._over() from None
 
     async def finish(self) -> None:
         """See :class:`Line`."""
@@ -102,10 +110,24 @@ class GrpcLine:
         except grpc.RpcError as error:
             raise _refused(error) from None
 
+    async def _over(self) -> Refused:
+        """Return why the call has ended."""
+        code = await self._call.code()
+        return Refused(_status(code), await self._call.details() or code.name)
+
     async def close(self) -> None:
         """See :class:`Line`."""
         self._call.cancel()
         await self._channel.close()
+
+
+def _options() -> list[tuple[str, int]]:
+    return [
+        ("grpc.keepalive_time_ms", int(ASK_AFTER * 1000)),
+        ("grpc.keepalive_timeout_ms", int(ANSWERS_WITHIN * 1000)),
+        ("grpc.http2.ping_timeout_ms", int(ANSWERS_WITHIN * 1000)),  # gRPC 1.85 heeds this one only
+        ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
+    ]
 
 
 def _refused(error: grpc.RpcError) -> Refused:

@@ -1,7 +1,8 @@
 """The conversation of a frontend with the scheduler: asks come, grants go.
 
-A frame is a JSON array of messages, so that what happens at once travels together. A number names a request;
-the frontend chooses it, and may use it again after the end of the request.
+A frame is a JSON array of messages, so that what happens at once travels together; the dispatcher takes
+262,144 bytes at most. A number names a request; the frontend chooses it, and may use it again after the end
+of the request.
 
 ==================  ==============================================================  ========================
 message             fields                                                          who says it
@@ -27,16 +28,12 @@ from contextlib import suppress
 from typing import Any
 
 from tuner.dispatch.front.intake import Intake
-from tuner.dispatch.grant import Ask, Ended, Grant
-from tuner.dispatch.outbox import Outbox, Write
+from tuner.dispatch.grant import LONGEST_KIND, LONGEST_PROBLEM, Ask, Ended, Grant
+from tuner.dispatch.outbox import LONGEST_FRAME, Outbox, Write
 from tuner.dispatch.request import Refused, Status, TraceContext
 
 __all__ = ["Conversation", "Read"]
 
-LONGEST_FRAME = 262_144
-"""Bytes."""
-LONGEST_KIND = 2_000
-"""Characters."""
 MOST_UNREAD = 10_000
 """Messages that wait for a frontend that does not read."""
 Read = Callable[[], Awaitable[bytes | None]]
@@ -60,7 +57,8 @@ class Conversation:
         """Talk until the frontend goes away.
 
         Raises:
-            Refused: A message is malformed, or the frontend does not read what it is answered.
+            Refused: A message is malformed, other than an ask whose number can be answered; or the frontend
+                does not read what it is answered.
         """
         writing = asyncio.get_running_loop().create_task(self._outbox.run(write))
         try:
@@ -80,13 +78,18 @@ class Conversation:
             number = _number(message, "ask")
             if number in self._asking or number in self._granted:
                 raise Refused(Status.INVALID, f"request {number} has not ended")
-            task = asyncio.get_running_loop().create_task(self._ask(number, _ask(message)))
+            try:
+                ask = _ask(message)
+            except Refused as refused:  # its frontend asks for others, too, who did nothing wrong
+                self._refuse(number, refused)
+                return
+            task = asyncio.get_running_loop().create_task(self._ask(number, ask))
             self._asking[number] = task
             task.add_done_callback(lambda _: self._asking.pop(number))  # also if it is cancelled at once
         elif "end" in message:
-            grant = self._granted.pop(_number(message, "end"), None)
-            if grant is not None:
-                grant.end(_ended(message))
+            number, ended = _number(message, "end"), _ended(message)
+            if (grant := self._granted.pop(number, None)) is not None:
+                grant.end(ended)
         else:
             number = _number(message, "cancel")
             if (asking := self._asking.get(number)) is not None:
@@ -98,13 +101,16 @@ class Conversation:
         try:
             grant = await self._intake.grant(ask)
         except Refused as refused:
-            self._outbox.say(refused=number, status=refused.status.value, reason=refused.reason)
+            self._refuse(number, refused)
         else:
             self._granted[number] = grant
             place = dict(grant.trace.headers()) if grant.trace is not None else {}
             self._outbox.say(
                 grant=number, backend=grant.backend, model=grant.model, timeout=grant.timeout, **place
             )
+
+    def _refuse(self, number: int, refused: Refused) -> None:
+        self._outbox.say(refused=number, status=refused.status.value, reason=refused.reason)
 
 
 def _messages(frame: bytes) -> list[Any]:
@@ -167,4 +173,4 @@ def _ended(message: dict[str, Any]) -> Ended:
     seconds, lost = _seconds(message, "seconds"), message.get("lost", "")
     if not isinstance(lost, str) or (seconds is not None and seconds < 0):
         raise Refused(Status.INVALID, "an end has seconds of at least 0, or lost: a sentence")
-    return Ended(seconds, lost[:200])
+    return Ended(seconds, lost[:LONGEST_PROBLEM])
