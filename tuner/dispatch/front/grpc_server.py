@@ -72,6 +72,7 @@ def _options(largest: int) -> list[tuple[str, int]]:
         ("grpc.absolute_max_metadata_size", LARGEST_HEADERS),
         ("grpc.keepalive_time_ms", int(ASK_AFTER * 1000)),
         ("grpc.keepalive_timeout_ms", int(ANSWERS_WITHIN * 1000)),
+        ("grpc.http2.ping_timeout_ms", int(ANSWERS_WITHIN * 1000)),  # gRPC 1.85 heeds this one only
         # Stock clients may ask every ten seconds; more often is an attack.
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ]
