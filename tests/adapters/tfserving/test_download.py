@@ -70,7 +70,7 @@ def test_what_cannot_be_fetched_can_be_installed(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(subprocess, "run", fail)
 
-    with pytest.raises(AdapterError, match=r"no network.*servetune\[tfserving\]"):
+    with pytest.raises(AdapterError, match=r"no network.*\.\[tfserving\]"):
         python_path()
 
 
@@ -78,7 +78,7 @@ def test_platforms_that_it_is_not_fetched_for(monkeypatch: pytest.MonkeyPatch) -
     """The machine is named, and the extra."""
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
 
-    with pytest.raises(UnsupportedPlatform, match=r"aarch64.*servetune\[tfserving\]"):
+    with pytest.raises(UnsupportedPlatform, match=r"aarch64.*\.\[tfserving\]"):
         require_platform()
 
 
