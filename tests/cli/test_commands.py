@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -44,6 +45,19 @@ def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner: Say, tmp_
     assert "the server runs" in printed
     assert "<svg" in (tmp_path / "r" / "report.html").read_text()
     assert json.loads((tmp_path / "r" / "state.json").read_text())["last_good"]
+
+
+def test_a_character_that_the_locale_lacks_ends_no_run(tuner: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tick beside a latency that keeps the SLO is written as its number."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", stream)
+
+    tuner("run", "sim://mlp?rate=50&seed=3", "--slo", "p95=90ms", "--windows", "1", "--out", "r")
+
+    stream.seek(0)
+    printed = stream.read()
+    assert "\\u2713" in printed
+    assert "report: r/report.html" in printed
 
 
 def test_what_a_window_of_virtual_time_shows_is_learned_before_it_is_decided(tuner: Say) -> None:
