@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -31,7 +32,10 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Let standard streams that are closed lead nowhere; a file that is opened would become one of them."""
+    """Let standard streams that are closed lead nowhere; a file that is opened would become one of them.
+
+    A character that the locale's encoding lacks is written as its number, and ends no command.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -42,6 +46,9 @@ def _open_streams() -> None:
         stream or os.fdopen(number, mode)
         for number, (stream, mode) in enumerate(((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")))
     )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # else a program that calls us has put it there
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _stop(*_: object) -> None:

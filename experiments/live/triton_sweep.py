@@ -77,10 +77,10 @@ class TritonSweep(Experiment[float, SweepResult]):
         )
         for number, (configuration, outcome) in enumerate(turns, 1):
             result.add(configuration, outcome)
-            result.save(sweep_file(self.options.folder, result.rate))
+            result.save(sweep_file(self.options.folder, attachment.rate))
             p95 = getattr(outcome, "latency_p95", float("nan")) * 1e3
             self.report(
-                f"{result.rate:g} r/s  {number}/{len(some) * repeats}  "
+                f"{attachment.rate:g} r/s  {number}/{len(some) * repeats}  "
                 f"{attachment.space.format(configuration)}  p95 {p95:.1f} ms"
             )
 

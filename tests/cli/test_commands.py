@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.command_line import Say
 from tuner.control.drive.sweep import SweepResult
+from tuner.knobs import Grids
+from tuner.profiler.attachment import Attachment, attach
 from tuner.report import Report
+from tuner.setting import Load
+from tuner.workload.notation import parse_arrival
 
 
 def test_observe_prints_windows(tuner: Say) -> None:
@@ -37,6 +45,19 @@ def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner: Say, tmp_
     assert "the server runs" in printed
     assert "<svg" in (tmp_path / "r" / "report.html").read_text()
     assert json.loads((tmp_path / "r" / "state.json").read_text())["last_good"]
+
+
+def test_a_character_that_the_locale_lacks_ends_no_run(tuner: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tick beside a latency that keeps the SLO is written as its number."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", stream)
+
+    tuner("run", "sim://mlp?rate=50&seed=3", "--slo", "p95=90ms", "--windows", "1", "--out", "r")
+
+    stream.seek(0)
+    printed = stream.read()
+    assert "\\u2713" in printed
+    assert "report: r/report.html" in printed
 
 
 def test_what_a_window_of_virtual_time_shows_is_learned_before_it_is_decided(tuner: Say) -> None:
@@ -75,6 +96,29 @@ def test_sweep_measures_the_grid_and_only_that(tuner: Say, tmp_path: Path) -> No
     assert len(result.rows) == 4
     assert {row.configuration["max_queue_delay"] for row in result.rows} == {0.0}
     assert result.ranked()[0].median("latency_p95") > 0
+
+
+def test_a_sweep_under_a_schedule_has_no_single_rate(
+    tuner: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table names the arrival process; a simulated server stands in for a live one, which takes those."""
+    schedule = "step:30s@100,30s@300"
+
+    @contextmanager
+    def attached(target: str, *, load: Load, grids: Grids, **_: object) -> Iterator[Attachment]:
+        with attach(target, grids=grids, load=Load(rate=100.0)) as attachment:
+            assert load.arrival is not None
+            sent: Any = SimpleNamespace(arrival=parse_arrival(load.arrival))
+            yield replace(attachment, load=sent)
+
+    monkeypatch.setattr("tuner.profiler.attachment.attach", attached)
+
+    printed = tuner("sweep", "sim://mlp", "--arrival", schedule, "--grid", "max_batch_size=1,8")
+
+    assert f"under {schedule}, best p95 first" in printed
+    result = SweepResult.load(tmp_path / "sweep.json")
+    assert result.rate is None
+    assert len(result.rows) == 2
 
 
 @pytest.mark.compiled

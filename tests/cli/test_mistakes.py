@@ -401,3 +401,17 @@ def test_a_mistake_is_one_sentence(run: Run, line: str, holds: str) -> None:
     assert holds in ended.err
     assert "<class" not in ended.err
     assert "np.float64" not in ended.err
+
+
+def test_a_mistake_is_not_told_while_a_shell_completes_the_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message would stand in the middle of what is being written."""
+    words = "tuner run --slo p95=3ms --slo p95=2ms --ra"
+    for name, value in (("_TUNER_COMPLETE", "complete_bash"), ("COMP_WORDS", words), ("COMP_CWORD", "6")):
+        monkeypatch.setenv(name, value)
+
+    ended = run()
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.split() == ["--rate"]

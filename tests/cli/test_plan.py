@@ -282,6 +282,14 @@ def test_a_cluster_plan_is_shown_stored_and_drawn(plan: Plan) -> None:
     assert (again.code, "0 models to load" in again.out) == (0, True)
 
 
+def test_a_plot_shows_a_name_as_it_is_written(plan: Plan) -> None:
+    """Two dollar signs in it are no mathematics."""
+    code, _, err, _ = plan("cluster", CLUSTER.replace("name: a,", "name: team$a_$b,"), "--plot", "plan.svg")
+
+    assert (code, err) == (0, "")
+    assert "team$a_$b 8" in Path("plan.svg").read_text()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [

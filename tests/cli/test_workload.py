@@ -63,6 +63,17 @@ def test_a_picture_is_drawn(run: Run, ending: str) -> None:
     assert Path(f"load.{ending}").stat().st_size > 5000
 
 
+def test_the_name_of_a_trace_is_drawn_as_it_is(run: Run) -> None:
+    """Two dollar signs in it are no mathematics."""
+    rows = "".join(f"2023-11-16 18:17:0{second}.0,10,10\n" for second in range(5))
+    Path("we$ek_$1.csv").write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}")
+
+    code, _, err = run("show", "azure:we$ek_$1.csv", "--windows", "3", "--plot", "load.svg")
+
+    assert (code, err) == (0, "")
+    assert "azure:we$ek_$1.csv" in Path("load.svg").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [

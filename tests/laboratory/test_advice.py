@@ -62,6 +62,51 @@ def test_a_policy_is_asked_by_its_own_load_levels(ratio: float) -> None:
     policy.close()
 
 
+@pytest.mark.parametrize(("foreign", "best"), [(0.0, 4), (0.75, 1)])
+def test_a_policy_is_asked_for_the_neighbours_that_were_there(foreign: float, best: float) -> None:
+    """Beside others that take three quarters of the machine, it learned something else."""
+    policy = RRL(SPACE, form("rrl", {"prior": "none"}), seed=0, synchronous=True)
+    one, four = SPACE.encode(configuration()), SPACE.encode(configuration(4))
+    for share, cheap in ((0.0, four), (0.75, one)):
+        state = State(level=policy.levels.level(200.0, foreign=share), configuration=one, rate=200.0)
+        for number in [one, four] * 3:
+            policy.update(state, number, 0.3 if number == cheap else 3.0, state)
+    watched = replace(measurement(0.020), foreign_share=foreign)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(2), [watched] * 3, agent=policy)
+
+    assert advice.configuration == configuration(best)
+    policy.close()
+
+
+def test_the_estimator_counts_on_the_cores_that_neighbours_leave() -> None:
+    """Beside others that take three quarters of the machine, more instances do not help."""
+    alone = replace(measurement(0.020, rate=150.0), compute_mean=0.005, batch_mean=1.0, foreign_share=0.0)
+    beside = replace(alone, foreign_share=0.75)
+    objective = replace(OBJECTIVE, cores=8.0)
+
+    free, shared = (advise(SPACE, objective, configuration(), [m] * 3) for m in (alone, beside))
+
+    assert free.configuration["instances"] == 2
+    assert shared.configuration["instances"] == 1
+
+
+def test_the_advice_is_for_the_load_that_it_names() -> None:
+    """The median of the windows, whichever was the last."""
+    often, once = (
+        replace(measurement(0.020, rate=rate), compute_mean=0.005, batch_mean=1.0) for rate in (180.0, 60.0)
+    )
+
+    last, between = (
+        advise(SPACE, OBJECTIVE, configuration(), watched)
+        for watched in ([often, often, once], [often, once, often])
+    )
+
+    assert last.rate == between.rate == 180.0
+    assert last.configuration == between.configuration
+    assert [row.expected for row in last.rows] == pytest.approx([row.expected for row in between.rows], 0.05)
+
+
 def test_a_statistic_that_nobody_measured_is_expected_all_the_same() -> None:
     """From how long executions take; the advice does not say how far it is off."""
     watched = replace(measurement(0.020), latency_p95=NOT_KNOWN, compute_mean=0.005, batch_mean=1.0)

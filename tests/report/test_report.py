@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
@@ -15,6 +16,7 @@ from tuner.control.decide.decision import Decision
 from tuner.errors import StorageError
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.measurement import Measurement
+from tuner.objective import Objective, Slo
 from tuner.report import Report
 from tuner.report.document import LearnedCost
 from tuner.report.html import render
@@ -22,13 +24,13 @@ from tuner.report.plots import latency_figure, learned_figure, to_svg
 from tuner.report.recorder import Recorder, write
 
 
-def recorded() -> Report:
+def recorded(objective: Objective = OBJECTIVE) -> Report:
     """A recorder after four windows: apply, broken and rolled back, hold, disturbed."""
     description = Description(
         target="fake://x/m", server="triton", version="2.51.0", model="mlp", writable=True, quantiles=True
     )
     recorder = Recorder(
-        title="A <test>", command="tuner run", description=description, space=SPACE, objective=OBJECTIVE
+        title="A <test>", command="tuner run", description=description, space=SPACE, objective=objective
     )
 
     def applied(to: Configuration) -> ApplyReport:
@@ -140,6 +142,21 @@ def test_a_large_space_is_one_picture() -> None:
     assert [text.get_text() for text in figure.axes[0].texts] == ["40"]
 
 
+def test_what_is_shown_is_the_statistic_that_the_slo_is_on() -> None:
+    """In the plot, the tile and the tables: of some servers only the mean is known."""
+    report = recorded(Objective(slo=Slo(statistic="mean", latency=0.015), cores=2.0))
+    page, top = render(report), latency_figure(report).axes[0]
+
+    points = {d.get_label(): np.asarray(d.get_offsets())[:, 1].tolist() for d in top.collections[1:]}
+    assert points["SLO kept"] == [10.0, 10.5]
+    assert points["SLO broken"] == [450.0]
+    assert top.lines[0].get_label() == "mean"
+    assert '450.0 → <span class="good">10.0 ms</span></b><span>mean at' in page
+    assert page.count(">mean, ms<") == 2
+    assert '<td class="n bad">450.0</td>' in page
+    assert ">mean, ms<" not in render(recorded())
+
+
 def test_a_latency_that_was_cut_off_says_so() -> None:
     """In the table and the plot, in ms like its column."""
     report = recorded()
@@ -191,6 +208,14 @@ def test_page_of_an_empty_run_is_drawn() -> None:
 def test_damaged_reports_are_named(tmp_path: Path, text: str) -> None:
     """One clear error with the file's name."""
     (tmp_path / "report.json").write_text(text)
+
+    with pytest.raises(StorageError, match=r"report\.json"):
+        Report.load(tmp_path / "report.json")
+
+
+def test_a_report_on_an_unknown_statistic_is_damaged(tmp_path: Path) -> None:
+    """Its page could not be drawn."""
+    recorded().model_copy(update={"statistic": "p90"}).save(tmp_path / "report.json")
 
     with pytest.raises(StorageError, match=r"report\.json"):
         Report.load(tmp_path / "report.json")

@@ -12,8 +12,10 @@ import typer
 
 __all__ = ["WRITTEN", "check_paths", "label"]
 
-WRITTEN = ("--json", "--log", "--metrics", "--out", "--plot", "--trace")
-"""Options for a file that is written; with one of the metavars `FOLDERS` the option is for a folder."""
+WRITTEN = (
+    "--json", "--log", "--metrics", "--out", "--parts", "--plot", "--save-policy", "--tensorboard", "--trace",
+)  # fmt: skip
+"""Options for what is written: a file or, with one of the metavars `FOLDERS`, files in a folder."""
 FOLDERS = ("DIR", "FOLDER")
 NAMING = ("target", "env", "workload", "specs")
 """Parameters that are no paths, but may have one in them: ``sim://mlp?server=FILE``, ``azure:FILE``."""
@@ -39,17 +41,21 @@ def check_paths(parameters: Sequence[Any], written: Mapping[str, Any], given: Ma
         BadParameter: One would be, or a name is empty; names the option.
     """
     outputs: list[Named] = []
+    folders: list[Named] = []  # what else is in one stays, and may be another output
     inputs: list[Named] = []
     for one in parameters:
         values = _each(given.get(one.name))
         if any(isinstance(value, Path) for value in values) and "" in _each(written.get(one.name)):
             raise typer.BadParameter("is empty; write the name of a file or folder", param=one)
-        output = one.opts[0] in WRITTEN and one.metavar not in FOLDERS
-        for path in _paths(one.name, values):
-            (outputs if output else inputs).append(Named(path, one))
+        written_to = folders if one.metavar in FOLDERS else outputs
+        named = written_to if one.opts[0] in WRITTEN else inputs
+        named.extend(Named(path, one) for path in _paths(one.name, values))
     for index, (path, parameter) in enumerate(outputs):
-        for use, others in (("is read for", inputs), ("is written for", outputs[:index])):
-            if other := next((other for other in others if _reaches(path, other.path)), None):
+        for use, others, clash in (
+            ("is read for", inputs, _reaches),
+            ("is written for", [*folders, *outputs[:index]], _same),
+        ):
+            if other := next((other for other in others if clash(path, other.path)), None):
                 problem = f"{path} {use} {label(other.parameter)}, too, and would be overwritten"
                 raise typer.BadParameter(f"{problem}; name another file", param=parameter)
 

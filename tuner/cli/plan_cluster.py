@@ -118,9 +118,10 @@ def _drawing(plan: ClusterPlan) -> Figure:
             look = looks.setdefault(one.name, style.look("", len(looks)))
             axis.barh(row, one.execution * 1e3, left=begin * 1e3, color=look.color, height=0.7)
             middle = (begin + one.execution / 2) * 1e3
-            axis.text(middle, row, f"{one.name} {one.batch}", ha="center", va="center", fontsize=7)
+            text = style.plain(f"{one.name} {one.batch}")
+            axis.text(middle, row, text, ha="center", va="center", fontsize=7)
             begin += one.execution
     axis.set(xlabel="ms of the duty cycle; each batch with its session and size")
-    axis.set_yticks(range(len(shown)), [backend.name for backend in shown])
+    axis.set_yticks(range(len(shown)), [style.plain(backend.name) for backend in shown])
     axis.invert_yaxis()
     return figure

@@ -14,6 +14,7 @@ from tuner.setting import Load, parse_grids, parse_window
 
 if TYPE_CHECKING:
     from tuner.control.drive.sweep import SweepResult
+    from tuner.knobs import KnobSpace
     from tuner.profiler.attachment import Attachment
 
 __all__ = ["EXAMPLES", "sweep"]
@@ -53,7 +54,7 @@ def sweep(
     make_folder_of(out, "--out")
     with attach(target, grids=wanted, load=load, seed=seed, foreign_limit=foreign_limit) as attachment:
         result = _measure(attachment, wanted, window, repeats, out)
-        make_console().print(_table(result, attachment))
+        make_console().print(_table(result, attachment.space, load))
         print(out)
 
 
@@ -65,6 +66,7 @@ def _measure(
 
     from tuner.cli.console import command_line, configuration_text, make_console, make_progress
     from tuner.control.drive.sweep import SweepResult, measure_configurations
+    from tuner.measurement import known
 
     space, described = attachment.space, attachment.description
     fixed = {
@@ -78,7 +80,7 @@ def _measure(
         target=described.target,
         server=f"{described.server} {described.version}",
         model=described.model,
-        rate=attachment.rate,
+        rate=known(attachment.rate),
         seconds=window,
         repeats=repeats,
         knobs=space.to_json(),
@@ -102,16 +104,15 @@ def _measure(
     return result
 
 
-def _table(result: SweepResult, attachment: Attachment) -> object:
+def _table(result: SweepResult, space: KnobSpace, load: Load) -> object:
     from rich.table import Table
 
     from tuner.cli.console import configuration_text, number_text, plain
     from tuner.duration import format_ms
     from tuner.knobs import Configuration
 
-    table = Table(
-        title=f"{plain(result.model)} at {result.rate:g} requests/s, best p95 first", title_justify="left"
-    )
+    under = f"at {result.rate:g} requests/s" if result.rate is not None else f"under {load.arrival}"
+    table = Table(title=plain(f"{result.model} {under}, best p95 first"), title_justify="left")
     table.add_column("configuration")
     for name in ("p50, ms", "p95, ms", "p99, ms", "batch", "CPU, cores", "windows"):
         table.add_column(name, justify="right")
@@ -122,7 +123,7 @@ def _table(result: SweepResult, attachment: Attachment) -> object:
         ]
         usage = [number_text(row.median("batch_mean"), ".1f"), number_text(row.median("cpu"), ".2f")]
         table.add_row(
-            configuration_text(attachment.space, Configuration(row.configuration)), *latencies, *usage,
+            configuration_text(space, Configuration(row.configuration)), *latencies, *usage,
             str(len(row.windows)),
         )  # fmt: skip
     return table

@@ -33,6 +33,8 @@ class UserCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words after the command's name."""
+        if ctx.resilient_parsing:  # a shell completes a line that is not yet whole: nothing is wrong with it
+            return super().parse_args(ctx, args)
         written, _, given = self.make_parser(ctx).parse_args(list(args))
         for option in filter(_is_option, given):
             if not (option.multiple or option.is_flag) and given.count(option) > 1:

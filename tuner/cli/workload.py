@@ -121,7 +121,7 @@ def _draw(loads: dict[str, np.ndarray], rate: float, path: Path) -> None:
     for panel, (spec, values) in zip(axes.flat, loads.items(), strict=False):
         panel.axhline(rate, color=style.MUTED, lw=0.8, ls=":")
         panel.plot(range(values.size), values, color=style.PALETTE[0], lw=1.1, drawstyle="steps-post")
-        panel.set_title(_short(spec), loc="left", fontsize=9, color=style.INK)
+        panel.set_title(style.plain(_short(spec)), loc="left", fontsize=9, color=style.INK)
         panel.set_ylim(0, max(1.05 * values.max(), 1.6 * rate))
     for panel in axes.flat[len(loads) :]:
         panel.set_visible(False)

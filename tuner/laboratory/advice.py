@@ -114,15 +114,17 @@ def advise(
         cost=float(np.median([objective.cost(m) for m in quiet])),
     )
     if agent is not None:
-        return _from_policy(space, now, agent, rate)
+        return _from_policy(space, now, agent, quiet, rate)
     return _from_estimator(space, objective, now, quiet, rate)
 
 
-def _from_policy(space: KnobSpace, now: AdviceRow, agent: Agent, rate: float) -> Advice:
+def _from_policy(
+    space: KnobSpace, now: AdviceRow, agent: Agent, quiet: Sequence[Measurement], rate: float
+) -> Advice:
     levels: LoadLevels = getattr(agent, "levels", None) or LoadLevels()  # a policy may have its own grid
-    level = levels.level(rate)
-    index = agent.best(State(level=level, configuration=space.encode(now.configuration), rate=rate))
-    costs = agent.costs(level)
+    state = _state(levels, space.encode(now.configuration), quiet, rate)
+    index = agent.best(state)
+    costs = agent.costs(state.level)
     best = AdviceRow(name="policy", configuration=space.decode(index), cost=float(costs[index]))
     # Where the SLO's statistic was not measured, the policy says what the present configuration costs, too.
     present = float(costs[space.encode(now.configuration)]) if math.isnan(now.cost) else now.cost
@@ -150,14 +152,14 @@ def _from_estimator(
     if not estimable(space, objective):
         knobs = ", ".join(space.names) or "none"
         return _nothing_known(now, rate, f"what its knobs ({knobs}) do is not known from other servers")
-    belief = _belief(space, objective, now.configuration, quiet)
-    lasting = _belief(space, replace(objective, goal="latency", change_cost=0.0), now.configuration, quiet)
+    present = int(space.canonical[space.encode(now.configuration)])
+    belief = _belief(space, objective, present, quiet, rate)
+    lasting = _belief(space, replace(objective, goal="latency", change_cost=0.0), present, quiet, rate)
     if belief is None or lasting is None:
         return _nothing_known(now, rate, "no window shows how long executions take")
     (mean, deviation, unlike), (logs, spread, _) = belief, lasting
     numbers = _comparable(space, now.configuration)
     order = numbers[np.argsort(mean[numbers] + deviation[numbers], kind="stable")]
-    present = int(space.canonical[space.encode(now.configuration)])
 
     def described(number: int, name: str) -> AdviceRow:
         return AdviceRow(
@@ -200,10 +202,17 @@ def _nothing_known(now: AdviceRow, rate: float, why: str) -> Advice:
     )
 
 
+def _state(levels: LoadLevels, present: int, quiet: Sequence[Measurement], rate: float) -> State:
+    """Return the state of a server at a rate, beside the neighbours that it had in some windows."""
+    foreign = median_known(m.foreign_share for m in quiet)
+    level = levels.level(rate, foreign=foreign)
+    return State(level=level, configuration=present, rate=rate, seen=quiet[-1].figures())
+
+
 def _belief(
-    space: KnobSpace, objective: Objective, present: Configuration, quiet: Sequence[Measurement]
+    space: KnobSpace, objective: Objective, present: int, quiet: Sequence[Measurement], rate: float
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]] | None:
-    """Return the logarithms of costs and their deviations after some windows of a configuration.
+    """Return the logarithms of costs at a rate and their deviations after some windows of a configuration.
 
     The last says in which respects the server is unlike those that the estimator was trained on. None if no
     window shows what the estimator has to know.
@@ -211,13 +220,12 @@ def _belief(
     from tuner.agents.rrl import RRL
 
     agent = RRL(space, objective=objective, synchronous=True)
-    number, levels = int(space.canonical[space.encode(present)]), LoadLevels()
+    levels = LoadLevels()
     for m in quiet:
-        state = State(
-            level=levels.level(m.arrival_rate), configuration=number, rate=m.arrival_rate, seen=m.figures()
-        )
         if math.isfinite(cost := objective.cost(m)):  # else the SLO's statistic was not measured
-            agent.update(state, number, cost, state)
+            state = _state(levels, present, [m], m.arrival_rate)
+            agent.update(state, present, cost, state)
+    state = _state(levels, present, quiet, rate)
     belief = (*agent.belief(state), agent.unlike(state))
     agent.close()
     return belief if agent.informed else None

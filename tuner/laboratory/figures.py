@@ -38,7 +38,7 @@ def comparison_figures(runs: Sequence[AgentRun], folder: Path, name: str = "comp
         The files.
     """
     first = runs[0]
-    where = f"{first.spec.env.removeprefix('tuner/')} {first.spec.workload or ''}".strip()
+    where = style.plain(f"{first.spec.env.removeprefix('tuner/')} {first.spec.workload or ''}".strip())
     latency = first.slo.statistic if first.slo.statistic in ("mean", "p99") else "p95"
     drawn = []
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from tuner.files.stored import Part, Stored, with_fields
-from tuner.measurement import QUANTITIES, Measurement, Quantity, known, median_known
+from tuner.measurement import QUANTITIES, STATISTICS, Measurement, Quantity, known, median_known
 
 __all__ = ["LearnedCost", "LevelReport", "Report", "Served", "Server", "WindowReport", "served"]
 
@@ -122,7 +122,7 @@ class Report(Stored):
     model: str
     objective: str
     slo_ms: float
-    statistic: str
+    statistic: Literal[STATISTICS]  # type: ignore[valid-type]  # the one list of statistics
     """The latency statistic the SLO is on."""
     knobs: list[dict[str, Any]]
     before: Served | None = None

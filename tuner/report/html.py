@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tuner.duration import format_duration, format_ms
 from tuner.files.storage import write_atomically
-from tuner.measurement import QUANTITIES, Quantity
+from tuner.measurement import QUANTITIES, STATISTICS, Quantity
 from tuner.plugin import install_text
 from tuner.report.document import Measured, Report
 from tuner.report.plots import latency_figure, learned_figure, resources_figure, to_svg
@@ -47,7 +47,10 @@ def render(report: Report) -> str:
             "learned": Markup(to_svg(learned)) if learned is not None else "",
         }
     return environment.get_template("template.html").render(
-        report=report, figures=figures, quantities=QUANTITIES
+        report=report,
+        figures=figures,
+        quantities=QUANTITIES,
+        statistics=[name for name in STATISTICS if name != "mean" or report.statistic == "mean"],
     )
 
 

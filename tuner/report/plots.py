@@ -65,28 +65,32 @@ def _middles(windows: Sequence[WindowReport]) -> np.ndarray:
 
 
 def latency_figure(report: Report) -> Figure:
-    """Draw latency and load over time; every change of the configuration is marked and numbered."""
-    windows = report.windows
+    """Draw latency and load over time; every change of the configuration is marked and numbered.
+
+    The line and the points are the statistic that the SLO is on.
+    """
+    windows, statistic = report.windows, report.statistic
     figure, axes = _figure(2, 1, (10, 5.6), sharex=True, height_ratios=[3.2, 1])
     top, bottom = axes[:, 0]
-    time, p50, p95, p99 = (_middles(windows), *(_values(windows, f"{q}_ms") for q in ("p50", "p95", "p99")))
+    time, latency = _middles(windows), _values(windows, f"{statistic}_ms")
+    p50, p99 = _values(windows, "p50_ms"), _values(windows, "p99_ms")
     top.fill_between(time, p50, p99, color=LOAD, alpha=0.12, lw=0, label="p50 to p99")
-    top.plot(time, p95, color=INK, lw=1.4, label="p95")
+    top.plot(time, latency, color=INK, lw=1.4, label=statistic)
     kept = np.array([w.slo_kept for w in windows])
     quiet = np.array([not w.disturbed for w in windows])
-    cut = np.array([is_cut(w.figure("p95_ms"), w.figure("cut_off_ms")) for w in windows])
+    cut = np.array([is_cut(w.figure(f"{statistic}_ms"), w.figure("cut_off_ms")) for w in windows])
     if cut.any():
         top.scatter(
-            time[cut], p95[cut], s=46, marker="^", color=BAD, zorder=4, label="cut off: it was longer"
+            time[cut], latency[cut], s=46, marker="^", color=BAD, zorder=4, label="cut off: it was longer"
         )
-    top.scatter(time[kept & quiet], p95[kept & quiet], s=22, color=GOOD, zorder=3, label="SLO kept")
-    top.scatter(time[~kept & quiet], p95[~kept & quiet], s=22, color=BAD, zorder=3, label="SLO broken")
+    top.scatter(time[kept & quiet], latency[kept & quiet], s=22, color=GOOD, zorder=3, label="SLO kept")
+    top.scatter(time[~kept & quiet], latency[~kept & quiet], s=22, color=BAD, zorder=3, label="SLO broken")
     top.scatter(
-        time[~quiet], p95[~quiet], s=24, facecolors="none", edgecolors=MUTED, zorder=3, label="not used"
+        time[~quiet], latency[~quiet], s=24, facecolors="none", edgecolors=MUTED, zorder=3, label="not used"
     )
     top.axhline(report.slo_ms, color=BAD, lw=1, ls="--")
     top.annotate(
-        f"SLO: {report.statistic} ≤ {format_duration(report.slo_ms / 1e3)}",
+        f"SLO: {statistic} ≤ {format_duration(report.slo_ms / 1e3)}",
         (1, report.slo_ms),  # at the right end: changes, and their lines, crowd at the left one
         xycoords=("axes fraction", "data"),
         color=BAD,

@@ -17,7 +17,7 @@ def write_timeline(plan: QueryPlan, query: Query, path: Path) -> None:
     """Write the stages of a query as bars along the time since its arrival."""
     title = f"{plan.accelerators:.3g} accelerators for {query.rate:g} queries/s within {query.slo_ms:g} ms"
     figure, axes = style.figure(title, size=(7, 1.2 + 0.4 * len(plan.stages)))
-    panel, names = axes[0, 0], [stage.name.replace("$", r"\$") for stage in plan.stages]
+    panel, names = axes[0, 0], [style.plain(stage.name) for stage in plan.stages]
     color, _ = style.look("symphony")
     rows = range(len(names))
     begin = [stage.begin * 1e3 for stage in plan.stages]

@@ -37,6 +37,7 @@ __all__ = [
     "floats",
     "legend",
     "look",
+    "plain",
     "published",
     "save",
     "strokes",
@@ -154,6 +155,11 @@ def figure(
         panel.xaxis.label.set(fontsize=9, color=INK)
         panel.yaxis.label.set(fontsize=9, color=INK)
     return drawn, axes
+
+
+def plain(text: str) -> str:
+    """Return a text from outside as figures take it: what stands between two ``$`` is mathematics to them."""
+    return text.replace("$", r"\$")
 
 
 def curves(panel: Axes, series: Iterable[Series]) -> None:

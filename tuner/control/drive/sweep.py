@@ -93,7 +93,8 @@ class SweepResult(Stored):
     target: str
     server: str
     model: str
-    rate: float
+    rate: float | None
+    """Requests/s; None if the arrival process has no single rate, and stands in the command."""
     seconds: float
     repeats: int
     knobs: list[dict[str, Any]]
