@@ -27,6 +27,8 @@ from typing import Any, cast
 import grpc
 import numpy as np
 
+from tuner.adapters.connection.address import host_of
+from tuner.adapters.connection.channel import direct
 from tuner.adapters.connection.endpoint import Wire, make_request
 from tuner.adapters.connection.security import parse_security
 from tuner.errors import InvalidInput
@@ -247,9 +249,9 @@ async def _serve(output: int) -> None:
 
     def connect(addresses: str) -> list[Any]:
         return [
-            grpc.aio.insecure_channel(address, options=OPTIONS)
+            grpc.aio.insecure_channel(address, options=[*OPTIONS, *direct(host_of(address))])
             if credentials is None
-            else grpc.aio.secure_channel(address, credentials, options=OPTIONS)
+            else grpc.aio.secure_channel(address, credentials, options=[*OPTIONS, *direct(host_of(address))])
             for address in addresses.split(",") * setup.channels
         ]
 

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
+from tuner.adapters.connection.address import host_of
+from tuner.adapters.connection.channel import direct
 from tuner.dispatch.grant import CONVERSE, WELCOME
 from tuner.dispatch.request import Refused, Status
 
@@ -67,10 +69,11 @@ class GrpcLine:
     """
 
     def __init__(self, address: str, token: str | None, credentials: Any) -> None:
+        options = direct(host_of(address))
         self._channel = (
-            grpc.aio.insecure_channel(address)
+            grpc.aio.insecure_channel(address, options=options)
             if credentials is None
-            else grpc.aio.secure_channel(address, credentials)
+            else grpc.aio.secure_channel(address, credentials, options=options)
         )
         metadata = [("authorization", f"Bearer {token}")] if token is not None else None
         self._call = self._channel.stream_stream(CONVERSE)(metadata=metadata)
