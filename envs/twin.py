@@ -23,7 +23,7 @@ import numpy as np
 
 from tuner.adapters import ApplyReport, Counters, Description
 from tuner.envs.serving import Levels, Plant, ServingEnv
-from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, SimulatedTriton
+from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, MOST_INSTANCES, SimulatedTriton
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.triton_cpu import virtual_plant
 from tuner.errors import InvalidInput
@@ -57,7 +57,7 @@ def as_simulated(space: KnobSpace, configuration: Mapping[str, float], cores: fl
         {
             MAX_BATCH: batch,
             DELAY: space.value_of(Role.DELAY, configuration) or 0.0,
-            INSTANCES: 1.0 if parallel is None else parallel or max(int(cores), 1),
+            INSTANCES: 1.0 if parallel is None else min(parallel or max(int(cores), 1), MOST_INSTANCES),
         }
     )
 

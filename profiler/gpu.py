@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +45,13 @@ class Gpus:
             import pynvml
 
             pynvml.nvmlInit()
+            count = pynvml.nvmlDeviceGetCount()
         except Exception:  # no module, no driver library, no permission: there is nothing to read
             return
         self._nvml = pynvml
-        self._devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        for number in range(count):
+            with suppress(pynvml.NVMLError):  # one that we may not open, or that has failed, is none of ours
+                self._devices.append(pynvml.nvmlDeviceGetHandleByIndex(number))
 
     def __len__(self) -> int:
         return len(self._devices)

@@ -119,6 +119,8 @@ class Knob:
     """``s`` for durations, empty for counts."""
     role: Role = Role.OTHER
     """What it does to the server."""
+    places: int = 1
+    """How often the server has what the value counts, such as once on each of its GPUs."""
     idle_when: tuple[str, float] | None = None
     """Another knob and the value of it with which this knob has no effect."""
     idle_value: float = 0.0
@@ -199,9 +201,15 @@ class KnobSpace:
         return next((knob for knob in self.knobs if knob.role is role), None)
 
     def value_of(self, role: Role, configuration: Mapping[str, float]) -> float | None:
-        """Return the value of a role in a configuration; None if it is neither a knob's nor fixed."""
+        """Return the value of a role in a configuration, that of all places of the knob together.
+
+        None if it is neither a knob's nor fixed.
+        """
         knob = self.with_role(role)
-        return self.fixed.get(role) if knob is None else configuration.get(knob.name)
+        if knob is None:
+            return self.fixed.get(role)
+        value = configuration.get(knob.name)
+        return value * knob.places if value is not None else None
 
     @property
     def roles(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ __all__ = [
     "checked_port",
     "existing_path",
     "grpc_address",
+    "host_of",
     "parameters",
     "parse_address",
 ]
@@ -96,6 +97,11 @@ def checked_port(port: int, what: str, form: str) -> int:
 def grpc_address(host: str, port: int) -> str:
     """Return ``host:port`` as gRPC wants it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_of(address: str) -> str:
+    """Return the host of an address as `grpc_address` makes it."""
+    return address.rpartition(":")[0].strip("[]")
 
 
 def existing_path(name: str, text: str, *, folder: bool) -> Path | None:

@@ -9,7 +9,7 @@ from tuner.adapters.connection.credentials import is_loopback
 from tuner.adapters.connection.security import Security
 from tuner.printable import one_line
 
-__all__ = ["channel_options", "open_channel", "tidy"]
+__all__ = ["channel_options", "direct", "open_channel", "tidy"]
 
 LARGEST_MESSAGE = 16_000_000
 """Bytes. The configuration and the statistics of a model have a few thousand."""
@@ -29,8 +29,13 @@ CONNECTING = re.compile(
 
 
 def channel_options(host: str) -> list[tuple[str, int]]:
-    """Return the options of a channel to a host. This machine is never reached through a proxy."""
-    return [*CHANNEL, *([("grpc.enable_http_proxy", 0)] if is_loopback(host) else [])]
+    """Return the options of a channel to a host."""
+    return [*CHANNEL, *direct(host)]
+
+
+def direct(host: str) -> list[tuple[str, int]]:
+    """Return the options by which a host is reached without a proxy, if it is this machine; else none."""
+    return [("grpc.enable_http_proxy", 0)] if is_loopback(host) else []
 
 
 def open_channel(address: str, host: str, security: Security) -> Any:

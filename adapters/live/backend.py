@@ -286,4 +286,4 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         return listening_processes(self._target.host, self._target.port)
 
     def _cores(self) -> int:
-        return local_cores(self._target.host) or UNKNOWN_CORES
+        return local_cores(self._target.host, self._target.port) or UNKNOWN_CORES

@@ -1,7 +1,8 @@
 """Targets that name several replicas: ``triton://a:8001,b:8001/model``, or one name with several addresses.
 
 With ``replicas=dns`` the host is a name with an address for each replica, such as a headless service of
-Kubernetes, and it is looked up regularly. In a list of hosts an option may have a value for each of them,
+Kubernetes, and it is looked up regularly; where it has addresses of IPv4, those of IPv6 are of the same
+replicas. In a list of hosts an option may have a value for each of them,
 such as ``metrics=8002,9002``.
 """
 
@@ -71,7 +72,8 @@ def replicas_of(target: str, port: int) -> Callable[[], Sequence[str]] | None:
             found = socket.getaddrinfo(name, number, type=socket.SOCK_STREAM)
         except OSError as error:
             raise Unreachable(f"{name} cannot be looked up: {error.strerror or error}") from error
-        addresses = sorted({str(entry[4][0]) for entry in found})
+        of_4 = [entry for entry in found if entry[0] == socket.AF_INET]
+        addresses = sorted({str(entry[4][0]) for entry in of_4 or found})  # a replica may have one of each
         return [urlunsplit(url._replace(netloc=grpc_address(a, number), query=rest)) for a in addresses]
 
     return look_up

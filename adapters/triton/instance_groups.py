@@ -13,7 +13,7 @@ from typing import Any
 
 from tuner.errors import InvalidInput
 
-__all__ = ["GROUP", "INSTANCES", "are_alike", "on_gpu", "read_instances", "set_instances"]
+__all__ = ["GROUP", "INSTANCES", "are_alike", "count_places", "on_gpu", "read_instances", "set_instances"]
 
 INSTANCES = "instances"
 GROUP = "instances."
@@ -29,6 +29,11 @@ def are_alike(config: Mapping[str, Any]) -> bool:
 def on_gpu(config: Mapping[str, Any]) -> bool:
     """Whether the instances run on GPUs."""
     return any(group.get("kind") == "KIND_GPU" for group in _active(config))
+
+
+def count_places(config: Mapping[str, Any]) -> int:
+    """Return how often there are as many instances as `INSTANCES` says: on each GPU of each group."""
+    return sum(max(len(group.get("gpus") or []), 1) for group in _active(config)) or 1
 
 
 def read_instances(config: Mapping[str, Any], name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tuner.adapters.live.knobs import DELAY_GRID, KnobKind, batch_grid, batch_kind, delay_kind
@@ -14,7 +15,7 @@ from tuner.adapters.triton.configuration import (
     model_limit,
     read_configuration,
 )
-from tuner.adapters.triton.instance_groups import GROUP, are_alike, on_gpu
+from tuner.adapters.triton.instance_groups import GROUP, are_alike, count_places, on_gpu
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, Role
 
@@ -49,7 +50,9 @@ def knob_space(
     names = [*defaults, *[name for name in grids if name not in defaults]]
     read_configuration(config, names)  # checks that the parameters exist
     limit = model_limit(config)
-    return KnobSpace([kind_of(name, limit).knob(name, grids.get(name) or defaults[name]) for name in names])
+    knobs = [kind_of(name, limit).knob(name, grids.get(name) or defaults[name]) for name in names]
+    places = count_places(config)
+    return KnobSpace([replace(knob, places=places) if knob.name == INSTANCES else knob for knob in knobs])
 
 
 def _default_grids(config: Mapping[str, Any], cores: int, rows: int) -> dict[str, tuple[float, ...]]:

@@ -30,7 +30,15 @@ from tuner.profile import BatchingProfile, fit_profile
 from tuner.profiler.source import ClientSample, HostReading
 from tuner.workload.load import RateSchedule, parse_schedule
 
-__all__ = ["DELAY", "INSTANCES", "MAX_BATCH", "SimulatedTriton", "connect", "triton_space"]
+__all__ = [
+    "DELAY",
+    "INSTANCES",
+    "MAX_BATCH",
+    "MOST_INSTANCES",
+    "SimulatedTriton",
+    "connect",
+    "triton_space",
+]
 
 LARGEST_BATCH = 1024
 MOST_INSTANCES = 64

@@ -138,7 +138,7 @@ class LoadGenerator:
     def set_in_flight(self, most: int) -> None:
         """Have at most this many requests without an answer from now on; 0: however many.
 
-        Others wait here, and that counts as latency.
+        Others wait here, and that counts as latency. A lost request no longer counts.
         """
         self._in_flight = most
         self._order({"in_flight": most})

@@ -27,6 +27,8 @@ from typing import Any, cast
 import grpc
 import numpy as np
 
+from tuner.adapters.connection.address import host_of
+from tuner.adapters.connection.channel import direct
 from tuner.adapters.connection.endpoint import Wire, make_request
 from tuner.adapters.connection.security import parse_security
 from tuner.errors import InvalidInput
@@ -80,7 +82,7 @@ class LoadWorker:
         self._raw = raw
         self._timetable = timetable
         self._timeout = timeout
-        self._in_flight = 0  # most calls that may be open; 0: however many
+        self._in_flight = 0  # most requests without an answer; 0: however many
         self._pipe = pipe
         self._loop = asyncio.get_running_loop()
         self._records = bytearray()
@@ -88,6 +90,7 @@ class LoadWorker:
         self._open: set[asyncio.Task[None]] = set()
         self._closings: set[asyncio.Task[None]] = set()  # of channels that are no longer used
         self._held: deque[int] = deque()  # requests that are due, but that too many are in flight for
+        self._awaited: set[int] = set()  # requests sent, neither answered nor given up
         self._waiting: dict[int, float] = {}  # number -> intended time, in order, of what is not given up
         self._timer: asyncio.TimerHandle | None = None
 
@@ -152,9 +155,10 @@ class LoadWorker:
 
     def _send_held(self) -> None:
         """Send what is due, as far as more may be in flight."""
-        while self._held and (not self._in_flight or len(self._open) < self._in_flight):
+        while self._held and (not self._in_flight or len(self._awaited) < self._in_flight):
             number = self._held.popleft()
             if number in self._waiting:  # it was not given up
+                self._awaited.add(number)
                 task = self._loop.create_task(self._await(number, next(self._stubs)(self._raw)))
                 self._open.add(task)
                 task.add_done_callback(self._answered)
@@ -175,6 +179,7 @@ class LoadWorker:
 
     def _end(self, number: int, status: int) -> None:
         """Report the end of a request, unless it was reported before."""
+        self._awaited.discard(number)
         if self._waiting.pop(number, None) is not None:
             self._records += PACK.pack(DONE, status, number, 0.0, time.monotonic())
 
@@ -187,6 +192,7 @@ class LoadWorker:
 
     def _flush(self) -> None:
         self._report()
+        self._send_held()  # in the place of those that were given up
         self._loop.call_later(FLUSH, self._flush)
 
     def _report(self) -> None:
@@ -243,9 +249,9 @@ async def _serve(output: int) -> None:
 
     def connect(addresses: str) -> list[Any]:
         return [
-            grpc.aio.insecure_channel(address, options=OPTIONS)
+            grpc.aio.insecure_channel(address, options=[*OPTIONS, *direct(host_of(address))])
             if credentials is None
-            else grpc.aio.secure_channel(address, credentials, options=OPTIONS)
+            else grpc.aio.secure_channel(address, credentials, options=[*OPTIONS, *direct(host_of(address))])
             for address in addresses.split(",") * setup.channels
         ]
 

@@ -152,7 +152,7 @@ def lived(backend: Backend, random: Random) -> None:
 def far() -> Iterator[None]:
     """The server is on another machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live, "local_cores", lambda _: None)
+        patch.setattr(live, "local_cores", lambda *_: None)
         patch.setattr(live, "listening_processes", lambda *_: ())
         yield
 

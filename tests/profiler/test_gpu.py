@@ -42,6 +42,8 @@ class Device:
     """None if it cannot be split."""
     failure: Exception | None = None
     """What asking about processes raises."""
+    closed: bool = False
+    """Whether it may not be opened."""
 
 
 class Driver:
@@ -65,6 +67,8 @@ class Driver:
         return len(self.devices)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Device:  # noqa: N802
+        if self.devices[index].closed:
+            raise NVMLError("Insufficient Permissions")
         return self.devices[index]
 
     def nvmlDeviceGetComputeRunningProcesses(self, device: Device) -> list[Any]:  # noqa: N802
@@ -189,6 +193,14 @@ def test_a_split_gpu_is_not_known(gpus: Any, split: bool) -> None:
 def test_a_device_that_does_not_say(gpus: Any) -> None:
     """Not known is not 0."""
     assert math.isnan(gpus(Device([7], now=None)).read(SERVER).share)
+
+
+def test_a_device_that_may_not_be_opened(gpus: Any) -> None:
+    """In a container it may be that of others, or it has failed; the rest are read."""
+    found = gpus(Device(closed=True), Device([7], samples=[(1, 60)]))
+
+    assert len(found) == 1
+    assert found.read(SERVER).share == pytest.approx(0.6)
 
 
 def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

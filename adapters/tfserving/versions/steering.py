@@ -10,12 +10,18 @@ TensorFlow Serving by default serves the newest version to requests that name no
 The whole file is sent each time, because models that are missing from it would be unloaded. It is also
 written, so that a server that polls it, or starts again, gets the same. The operator's own text is kept
 beside it until everything is put back.
+
+Several models of a server may be tuned at once, each as a target of its own. So each changes its own entry
+only, and one after the other: a file beside it is locked from the reading to the sending.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +34,7 @@ from tuner.files.storage import write_atomically
 __all__ = ["ConfigFile", "Reloader", "Steering"]
 
 KEPT = ".servetune-original"
+LOCK = ".servetune-lock"
 
 
 class Reloader(Protocol):
@@ -87,72 +94,96 @@ class ConfigFile(Steering):
         self.label = label
         self._reloader = reloader
         self._timeout = timeout
-        self._before: str | None = None
-        self._check(self._read()[1])
+        self._before: Any = None  # the model's entry
+        self._check(_read(self._path)[1])
 
     def labelled(self) -> set[int]:
         """Return the versions that other labels stand for."""
-        labels = self._entry(self._read()[1]).version_labels
+        labels = self._entry(_read(self._path)[1]).version_labels
         return {number for label, number in labels.items() if label != self.label}
 
     def admit(self, number: int) -> None:
         """Name the version, where versions are named."""
-        self._before, config = self._read()
-        entry = self._entry(config)
-        if entry.model_version_policy.HasField("specific"):
-            versions = entry.model_version_policy.specific.versions
-            if number not in versions:
-                versions.append(number)
-                self._put(config)
+        with self._locked():
+            _, config = _read(self._path)
+            entry = self._entry(config)
+            self._before = deepcopy(entry)
+            if entry.model_version_policy.HasField("specific"):
+                versions = entry.model_version_policy.specific.versions
+                if number not in versions:
+                    versions.append(number)
+                    self._put(config)
 
     def switch(self, number: int) -> None:
         """Move the label."""
         if not self.label:
             return
-        _, config = self._read()
-        self._entry(config).version_labels[self.label] = number
-        self._put(config)
+        with self._locked():
+            _, config = _read(self._path)
+            self._entry(config).version_labels[self.label] = number
+            self._put(config)
 
     def dismiss(self, numbers: Iterable[int]) -> None:
         """No longer name the versions."""
-        _, config = self._read()
-        entry = self._entry(config)
-        named = entry.model_version_policy.specific.versions
-        kept = [version for version in named if version not in set(numbers)]
-        if entry.model_version_policy.HasField("specific") and kept != list(named):
-            del named[:]
-            named.extend(kept)
-            self._put(config)
+        with self._locked():
+            _, config = _read(self._path)
+            entry = self._entry(config)
+            named = entry.model_version_policy.specific.versions
+            kept = [version for version in named if version not in set(numbers)]
+            if entry.model_version_policy.HasField("specific") and kept != list(named):
+                del named[:]
+                named.extend(kept)
+                self._put(config)
         self._before = None
 
     def revert(self) -> None:
-        """Write and send what the file said before."""
-        if self._before is not None:
-            text, self._before = self._before, None
-            self._put_text(text)
+        """Write and send what the file said of the model before; the other models stay as they are."""
+        if self._before is None:
+            return
+        before, self._before = self._before, None
+        with self._locked():
+            _, config = _read(self._path)
+            self._entry(config).CopyFrom(before)
+            self._put(config)
 
     def restore(self) -> None:
-        """Write the operator's own text again, with its comments, if it means what the file means now.
+        """Delete the operator's text beside the file, which has it again, unless somebody has changed it.
 
-        If it does not, somebody has changed the file since, and that change stays.
+        As long as versions or labels of other models differ, it is left to the targets that tune them.
         """
         kept = self._kept()
-        if not kept.exists():
-            return
-        text = kept.read_text(encoding="utf-8")
-        if text_format.Parse(text, message("ModelServerConfig")()) == self._read()[1]:
-            self._put_text(text)
-        kept.unlink()
+        with self._locked():
+            if not kept.exists():
+                return
+            original, config = _read(kept)[1], _read(self._path)[1]
+            own = self._entry(original) == self._entry(config)
+            if original == config or not own or _fixed(original) != _fixed(config):
+                kept.unlink()
 
     def _kept(self) -> Path:
         return self._path.with_name(f"{self._path.name}{KEPT}")
 
-    def _read(self) -> tuple[str, Any]:
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Wait until no other target changes the file, and keep them from it.
+
+        Raises:
+            Refused: There are no locks in the folder.
+        """
+        if not os.access(self._path.parent, os.W_OK):
+            yield  # the file cannot be written either, and need not be where a server serves what is newest
+            return
+        # Not the folder: it may be the model's, which is locked for the whole of a change.
+        lock = self._path.with_name(f"{self._path.name}{LOCK}")
         try:
-            text = self._path.read_text(encoding="utf-8")
-            return text, text_format.Parse(text, message("ModelServerConfig")())
-        except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
-            raise AdapterError(f"model configuration {self._path} cannot be read: {error}") from error
+            descriptor = _take(lock)
+        except OSError as error:
+            raise Refused(f"{self._path} cannot be changed: {error.strerror or error}") from error
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+            os.close(descriptor)
 
     def _entry(self, config: Any) -> Any:
         entries = [entry for entry in config.model_config_list.config if entry.name == self._model]
@@ -178,23 +209,54 @@ class ConfigFile(Steering):
             )
 
     def _put(self, config: Any) -> None:
-        self._put_text(text_format.MessageToString(config), config)
+        """Write the file, then send it. In the other order a polling server might read the old file again.
 
-    def _put_text(self, text: str, config: Any = None) -> None:
-        """Write the file, then send it. In the other order a polling server might read the old file again."""
-        before, _ = self._read()
+        Where it means what the operator's own text means, that is written, with its comments.
+        """
+        before, _ = _read(self._path)
         kept = self._kept()
         try:
             if not kept.exists():
                 write_atomically(kept, before)
-            write_atomically(self._path, text)
+            text, original = _read(kept)
+            write_atomically(self._path, text if original == config else text_format.MessageToString(config))
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
         try:
-            self._reloader.reload(
-                config or text_format.Parse(text, message("ModelServerConfig")()), self._timeout
-            )
+            self._reloader.reload(config, self._timeout)
         except AdapterError:
             with suppress(StorageError):
                 write_atomically(self._path, before)
             raise
+
+
+def _take(lock: Path) -> int:
+    """Wait until nobody else has a lock, and return its descriptor. Who had it has removed the file."""
+    while True:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BaseException:  # also Ctrl-C leaves nobody waiting
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _read(path: Path) -> tuple[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, text_format.Parse(text, message("ModelServerConfig")())
+    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
+        raise AdapterError(f"model configuration {path} cannot be read: {error}") from error
+
+
+def _fixed(config: Any) -> Any:
+    """Return what no target changes: all but versions and labels."""
+    config = deepcopy(config)
+    for entry in config.model_config_list.config:
+        entry.ClearField("version_labels")
+        if entry.model_version_policy.HasField("specific"):
+            entry.model_version_policy.specific.ClearField("versions")
+    return config

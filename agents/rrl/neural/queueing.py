@@ -41,6 +41,7 @@ class Settings(NamedTuple):
     parallelism: np.ndarray
     inter_op: np.ndarray
     intra_op: np.ndarray
+    places: np.ndarray  # GPUs of the server, as far as its knobs say
     automatic: np.ndarray  # (n, 3) bool, which of the last three are left to the server
 
     def row(self, numbers: np.ndarray) -> Settings:
@@ -78,7 +79,7 @@ def settings_of(space: KnobSpace, cores: float) -> Settings:
         if knob is None:
             values = np.full(space.size, space.fixed.get(role, otherwise))
         else:
-            values = space.column(knob.name)
+            values = space.column(knob.name) * knob.places
         return values
 
     batch = np.maximum(column(Role.BATCH, 1.0), 1.0)
@@ -86,7 +87,9 @@ def settings_of(space: KnobSpace, cores: float) -> Settings:
     threads = [column(role, 1.0) for role in THREADS]
     automatic = np.stack([values == 0.0 for values in threads], axis=1)
     parallel, inter_op, intra_op = (np.where(values == 0.0, max(cores, 1.0), values) for values in threads)
-    return Settings(batch, delay, parallel, inter_op, intra_op, automatic)
+    knob = space.with_role(Role.PARALLELISM)
+    places = np.full(space.size, 1.0 if knob is None else knob.places)
+    return Settings(batch, delay, parallel, inter_op, intra_op, places, automatic)
 
 
 def split_time(settings: Settings, cores: float) -> np.ndarray:
@@ -107,7 +110,7 @@ def queue_of(settings: Settings, knowledge: ServerKnowledge, rate: float) -> Que
     batch, delay = settings.batch, settings.delay
     split = split_time(settings, knowledge.cores)
     # A run that takes half the time keeps about two cores busy.
-    room = GPU_SLOTS if knowledge.gpu else knowledge.cores * split
+    room = GPU_SLOTS * settings.places if knowledge.gpu else knowledge.cores * split
     slots = np.minimum(settings.parallelism, np.maximum(room, 1.0))
     formed = np.ones_like(batch)
     for _ in range(STEPS):

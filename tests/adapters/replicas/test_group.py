@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import closing
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -261,9 +261,8 @@ def test_lists_of_hosts() -> None:
 def test_a_name_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its addresses is a replica."""
     found = [
-        (0, 0, 0, "", ("10.0.0.2", 8001)),
-        (0, 0, 0, "", ("10.0.0.1", 8001)),
-        (0, 0, 0, "", ("::1", 8001)),
+        (socket.AF_INET, 0, 0, "", ("10.0.0.2", 8001)),
+        (socket.AF_INET, 0, 0, "", ("10.0.0.1", 8001)),
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
@@ -273,12 +272,26 @@ def test_a_name_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find() == [
         "triton://10.0.0.1:8001/m?metrics=off",
         "triton://10.0.0.2:8001/m?metrics=off",
-        "triton://[::1]:8001/m?metrics=off",
     ]
     with pytest.raises(InvalidInput, match="replicas='k8s' is unknown"):
         replicas_of("triton://h/m?replicas=k8s", 8001)
     with pytest.raises(InvalidInput, match="Port could not be cast"):
         replicas_of("triton://h:x/m?replicas=dns", 8001)
+
+
+def test_a_name_with_addresses_of_two_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a dual-stack cluster each pod has one of each; it is one replica all the same."""
+    of_6 = [(socket.AF_INET6, 0, 0, "", (address, 8001, 0, 0)) for address in ("fd00::7", "fd00::8")]
+    found: list[Any] = [*of_6, (socket.AF_INET, 0, 0, "", ("10.0.0.7", 8001))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    find = replicas_of("triton://triton.svc/m?replicas=dns", 8001)
+    assert find is not None
+
+    both = find()
+    del found[-1]
+
+    assert both == ["triton://10.0.0.7:8001/m"]
+    assert find() == ["triton://[fd00::7]:8001/m", "triton://[fd00::8]:8001/m"]
 
 
 def test_a_name_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tuner.adapters.triton.configuration import read_configuration, rewrite
 from tuner.adapters.triton.knobs import knob_space
 from tuner.errors import InvalidInput
+from tuner.knobs import Role
 
 
 def config(*groups: dict[str, Any]) -> dict[str, Any]:
@@ -37,6 +38,22 @@ def test_one_group_for_each_gpu() -> None:
     assert counts(changed) == [3, 3]
     assert [group["gpus"] for group in changed["instance_group"]] == [[0], [1]]
     assert read_configuration(changed, ["instances"])["instances"] == 3
+
+
+@pytest.mark.parametrize(
+    ("groups", "places"),
+    [
+        ([{"kind": "KIND_GPU", "count": 2, "gpus": [0, 1, 2, 3]}], 4),
+        ([gpu(0, 2), gpu(1, 2), gpu(2, 7, passive=True)], 2),
+        ([{"kind": "KIND_CPU", "count": 2}], 1),
+        ([], 1),
+    ],
+)
+def test_instances_on_all_gpus_execute_at_once(groups: list[dict[str, Any]], places: int) -> None:
+    """The knob says how many there are on each; the server's parallelism is that of all."""
+    space = knob_space(config(*groups), {}, cores=4)
+
+    assert space.value_of(Role.PARALLELISM, space.default.replace(instances=2)) == 2 * places
 
 
 def test_groups_that_differ_have_a_knob_each() -> None:

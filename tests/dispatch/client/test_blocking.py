@@ -46,6 +46,18 @@ def test_a_grant(service: Echo, address: str) -> None:
     assert service.ended[1:] == [Ended(), Ended(None, "connection refused")]
 
 
+def test_this_machine_is_not_reached_through_a_proxy(
+    service: Echo, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy of the environment would read the token."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    with GrantClient(address, token=TOKEN) as client, client.grant("echo", timeout=2.0) as granted:
+        assert granted.address == "backend:1"
+
+
 def test_many_threads(service: Echo, address: str) -> None:
     """They share one client."""
 

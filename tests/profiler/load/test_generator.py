@@ -47,6 +47,18 @@ def test_every_request_is_answered_and_counted(service: InferenceService) -> Non
     assert (totals.failed, totals.outstanding) == (0, 0)
 
 
+def test_this_machine_is_not_reached_through_a_proxy(
+    service: InferenceService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy of the environment would send the requests to its own machine."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    with LoadGenerator(service.endpoint(), "constant:0.001", patience=2.0) as load:
+        assert load.totals().failed == 0
+
+
 class Moving:
     """A backend whose replicas come and go."""
 

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
+from tuner.adapters.connection.address import host_of
+from tuner.adapters.connection.channel import direct
 from tuner.dispatch.grant import CONVERSE, WELCOME
 from tuner.dispatch.request import Refused, Status
 
@@ -72,7 +74,7 @@ class GrpcLine:
     """
 
     def __init__(self, address: str, token: str | None, credentials: Any) -> None:
-        options = _options()
+        options = [*_options(), *direct(host_of(address))]
         self._channel = (
             grpc.aio.insecure_channel(address, options=options)
             if credentials is None

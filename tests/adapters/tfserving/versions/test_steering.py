@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ model_config_list {
   }
 }
 """
+LABELLED = """base_path: "/bert"
+    model_version_policy { specific { versions: 1 versions: 2 } } version_labels { key: "stable" value: 1 }"""
 
 
 class Server:
@@ -124,6 +127,75 @@ def test_revert(steering: ConfigFile, server: Server, path: Path) -> None:
 
     assert path.read_text() == TEXT
     assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
+
+
+def entry(path: Path, model: str) -> Any:
+    """What the file says of a model."""
+    config = text_format.Parse(path.read_text(), message("ModelServerConfig")())
+    return next(entry for entry in config.model_config_list.config if entry.name == model)
+
+
+@pytest.fixture
+def two(path: Path, server: Server) -> tuple[ConfigFile, ConfigFile]:
+    """Two models of one server, each tuned as a target of its own."""
+    path.write_text(TEXT.replace('"other"', '"bert"').replace('base_path: "/other"', LABELLED))
+    return ConfigFile(path, "mlp", "stable", server, 1.0), ConfigFile(path, "bert", "stable", server, 1.0)
+
+
+def test_a_failed_version_undoes_no_other_models_change(
+    two: tuple[ConfigFile, ConfigFile], path: Path
+) -> None:
+    """While it was loaded, the other model got a version, and requests go there."""
+    mlp, bert = two
+    mlp.admit(3)
+    bert.admit(4)
+    bert.switch(4)
+
+    mlp.revert()
+
+    assert list(entry(path, "mlp").model_version_policy.specific.versions) == [1, 2]
+    assert list(entry(path, "bert").model_version_policy.specific.versions) == [1, 2, 4]
+    assert entry(path, "bert").version_labels["stable"] == 4
+
+
+def test_the_last_of_two_models_brings_the_operators_words_back(
+    two: tuple[ConfigFile, ConfigFile], path: Path
+) -> None:
+    """The first cannot, because the file does not mean yet what the words mean."""
+    words = path.read_text()
+    for steering in two:
+        steering.admit(3)
+        steering.switch(3)
+
+    for steering in two:
+        steering.switch(1)
+        steering.dismiss([3])
+        steering.restore()
+
+    assert path.read_text() == words
+    assert [file.name for file in path.parent.iterdir()] == ["models.config"]
+
+
+def test_two_models_change_the_file_one_after_the_other(
+    two: tuple[ConfigFile, ConfigFile], server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one writes while the server decides on the other's is not overwritten when that is refused."""
+    mlp, bert = two
+    other = threading.Thread(target=bert.switch, args=[2])
+
+    def refuse(config: Any, timeout: float) -> None:
+        monkeypatch.undo()
+        other.start()
+        other.join(0.05)
+        raise Refused("no")
+
+    monkeypatch.setattr(server, "reload", refuse)
+    with pytest.raises(Refused):
+        mlp.switch(2)
+    other.join(10.0)
+
+    assert entry(path, "mlp").version_labels["stable"] == 1
+    assert entry(path, "bert").version_labels["stable"] == 2
 
 
 def test_a_model_without_labels(path: Path, server: Server) -> None:

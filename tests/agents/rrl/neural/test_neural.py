@@ -23,7 +23,7 @@ from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.errors import StorageError
-from tuner.knobs import Knob, KnobSpace
+from tuner.knobs import Knob, KnobSpace, Role
 from tuner.measurement import QUANTITIES
 from tuner.objective import BadRateObjective, Objective, Slo
 
@@ -104,6 +104,19 @@ def test_the_load_forms_batches_up_to_the_largest() -> None:
     assert (heavy.formed >= light.formed - 1e-9).all()
     assert (heavy.formed <= settings.batch).all()
     assert heavy.formed.max() > 4
+
+
+def test_each_gpu_has_its_own_instances() -> None:
+    """A server with four of them executes four times as much at once."""
+    knobs = [replace(knob, places=4) if knob.role is Role.PARALLELISM else knob for knob in SPACE.knobs]
+    known = replace(knowledge(), gpu=True)
+    default = SPACE.encode(SPACE.default)
+
+    one, four = (queue_of(settings_of(space, 2.0), known, 100.0) for space in (SPACE, KnobSpace(knobs)))
+
+    assert (one.slots[default], four.slots[default]) == (1.0, 4.0)
+    assert four.slots.max() == 4.0 * one.slots.max()
+    assert four.full == pytest.approx(one.full / 4.0)
 
 
 def test_a_server_ten_times_as_slow_under_a_tenth_of_the_load_looks_alike() -> None:
