@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from contextlib import closing
@@ -457,6 +459,30 @@ def test_a_policy_that_cannot_be_used_is_learned_anew(bed: Bed) -> None:
     assert len(bed.rows("SELECT * FROM window")) == 4
 
 
+def test_a_full_disk_of_temporary_files_ends_no_target(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stored agent is learned anew, and the present one is not saved; measuring goes on."""
+
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    bed.write(("a", "recommend", ""))
+    with monkeypatch.context() as context:
+        context.setattr(tempfile, "mkdtemp", full)
+        bed.run(windows=2)
+    assert [sentence for sentence in bed.said if "stored agent" in sentence] == []
+    bed.run(windows=2)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    bed.run(windows=2)
+
+    said = [sentence for sentence in bed.said if "No space left" in sentence]
+    assert len(bed.rows("SELECT * FROM window")) == 6
+    assert [sentence.partition("[")[0] for sentence in said] == [
+        "a: the agent could not be saved: a folder for temporary files cannot be used: ",
+        "a: the stored agent cannot be used: ",
+        "a: the agent could not be saved: a folder for temporary files cannot be used: ",
+    ]
+
+
 def test_mistakes_are_told_at_the_start(bed: Bed) -> None:
     """Before anything is attached."""
     bed.path.write_text(textwrap.dedent("targets: nothing\n"))
@@ -467,6 +493,7 @@ def test_mistakes_are_told_at_the_start(bed: Bed) -> None:
 
 WATCHER = """
 import sys
+import tempfile
 from pathlib import Path
 from tests.control.daemon.daemon_bed import Bed
 from tuner.control.daemon import worker as worker_module
