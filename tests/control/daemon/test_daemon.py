@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 import threading
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import Worker
+from tuner.control.decide.decision import Rollback
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput, Unreachable
@@ -113,6 +115,27 @@ def test_what_somebody_else_set_does_not_show_a_change(bed: Bed) -> None:
     shown = {number for number, one in enumerate(reports) if one.first_after_change}
     assert shown == {n for n, c in wanted.items() if reports[n].record.measurement.configuration == c}
     assert shown < set(wanted)
+
+
+def test_a_rollback_does_not_hide_what_its_change_was_good_for(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exported cost after a change stays beside the cost that was expected of it."""
+    bed.write(("a", "apply", ""))
+    good, exporter, found = configuration(), Exporter(), []
+    monkeypatch.setattr(FileServer, "latency", lambda _, running: 0.010 if running == good else 0.200)
+
+    def watch(name: str, report: WorkerReport) -> None:
+        exporter.report(name, report)
+        observed = exporter.registry.get_sample_value("servetune_observed_cost", {"target": name})
+        found.append((report.record, observed))
+
+    with closing(Store(bed.folder / "s.db")) as store:
+        Worker(bed.daemon().config.targets[0], store, fast=True, windows=6, watch=watch).run()
+
+    pairs = [(now, then) for now, then in pairwise(found) if isinstance(now[0].decision, Rollback)]
+    assert pairs
+    assert all(now[1] == then[1] == now[0].cost for now, then in pairs)
 
 
 def test_windows_that_cannot_be_true_are_reported_as_unused(

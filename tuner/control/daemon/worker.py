@@ -375,7 +375,8 @@ class Worker:
             scaling={} if self._scaling is None else self._scaling.advise(driver.backend, m),
         )
         if record.outcome == "applied":
-            self._unshown = record.wanted
+            # What runs after a rollback is no news, and its cost is not to be compared with the expected one.
+            self._unshown = record.wanted if isinstance(record.decision, Apply) else None
         elif usable:  # this window showed it, or somebody else has changed the server
             self._unshown = None
         if self._watch is not None:
