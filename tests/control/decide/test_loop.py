@@ -305,6 +305,30 @@ def test_a_change_is_judged_by_enough_requests(
     assert decision.configuration == configuration()
 
 
+@pytest.mark.parametrize(("timed", "kind"), [(math.inf, Rollback), (50.0, Apply)])
+def test_a_change_is_judged_by_the_requests_that_were_timed(
+    timed: float, kind: type[Apply | Rollback]
+) -> None:
+    """Our own fifty among thousands of others prove as little as fifty alone."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+
+    window = measurement(0.033, running=configuration(2), end=20.0, rate=12000.0)
+    decision = turn(loop, 20.0, dataclasses.replace(window, arrival_rate=200.0, timed=timed))
+
+    assert isinstance(decision, kind)
+
+
+def test_a_window_is_longer_where_few_requests_are_timed() -> None:
+    """A hundred of our own are enough, at five a second; twice as many come among 8000 of all."""
+    loop, _ = loop_with(patience=0)
+    turn(loop, 10.0, dataclasses.replace(measurement(0.020), timed=25.0))
+
+    assert loop.window(10.0) == pytest.approx(20.0)
+    assert loop.enough(10.0) == pytest.approx(8000.0)
+
+
 def test_a_window_is_longer_where_few_requests_come_and_shorter_while_the_slo_burns() -> None:
     """Five requests beyond the quantile are enough, and it grows sixfold at most."""
     loop, _ = loop_with(patience=0)

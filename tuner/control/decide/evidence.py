@@ -56,14 +56,14 @@ class Margin(NamedTuple):
 def margin(m: Measurement, slo: Slo) -> Margin:
     """Return how far a window was from the bound of the SLO, whose statistic must have been measured.
 
-    The error follows from the number of requests, as if latencies were lognormal with the spread that the
-    window's quantiles show. Requests of one batch wait together and count as one. However many there are, two
-    windows of one configuration differ by :data:`BETWEEN`.
+    The error follows from the number of requests that were timed, as if latencies were lognormal with the
+    spread that the window's quantiles show. Requests of one batch wait together and count as one. However
+    many there are, two windows of one configuration differ by :data:`BETWEEN`.
     """
     shown = ((m.latency(name), share) for name, share in reversed(QUANTILES.items()))
     high, share = next((pair for pair in shown if pair[0] > m.latency_p50 > 0), (math.nan, 0.0))
     spread = math.log(high / m.latency_p50) / NORMAL.inv_cdf(share) if share else USUAL_SPREAD
-    count = max(m.requests / max(1.0, m.batch_mean), 1.0)
+    count = max(min(m.requests / max(1.0, m.batch_mean), m.timed), 1.0)
     if (wanted := QUANTILES.get(slo.statistic)) is None:
         sampling = math.sqrt(math.expm1(spread**2) / count)
     else:

@@ -77,6 +77,7 @@ class ControlLoop:
         self.loads = Loads(self.levels)
         self.last_good: Configuration | None = None
         self._facts: Facts | None = None
+        self._timed_rate = math.inf  # requests/s that were timed in the last usable window
         self._explore = explore
         self._rules = rules
 
@@ -110,16 +111,17 @@ class ControlLoop:
     def window(self, seconds: float) -> float:
         """Return how long the next window is to be, s.
 
-        It is longer than ``seconds`` where too few requests come in that time for a verdict on the SLO, and
-        half as long while the error budget burns: fast over the last windows, and still in the newest.
+        It is longer than ``seconds`` where too few requests are timed in that time for a verdict on the SLO,
+        and half as long while the error budget burns: fast over the last windows, and still in the newest.
 
         Args:
             seconds: The usual length.
         """
         least = seconds / 2 if all(self.memory.burning(*alarm) for alarm in ALARMS) else seconds
-        if not self.load.rate > 0:
+        rate = min(self.load.rate, self._timed_rate)
+        if not rate > 0:
             return least
-        return min(max(FEW[self.objective.slo.statistic] / self.load.rate, least), LONGEST * seconds)
+        return min(max(FEW[self.objective.slo.statistic] / rate, least), LONGEST * seconds)
 
     def enough(self, seconds: float) -> float:
         """Return after how many requests the next window may end early: the load is not what it was.
@@ -127,7 +129,10 @@ class ControlLoop:
         Args:
             seconds: The usual length of a window.
         """
-        return RISEN * FEW[self.objective.slo.statistic] if self.window(seconds) > seconds else math.inf
+        if not self.window(seconds) > seconds:
+            return math.inf
+        share = min(self._timed_rate / self.load.rate, 1.0)
+        return RISEN * FEW[self.objective.slo.statistic] / share
 
     def observe(self, event: on.Event) -> None:
         """Take in what happened; events come in the order of time."""
@@ -226,6 +231,7 @@ class ControlLoop:
         """Take in a window that shows what its configuration does under this load."""
         memory, slo = self.memory, self.objective.slo
         self.loads.observe(m, self.level)
+        self._timed_rate = m.timed / m.seconds
         level = self.level = self.load.level
         index = self._index(m.configuration)
         state = State(level=level, configuration=index, rate=self.load.rate, seen=m.figures())

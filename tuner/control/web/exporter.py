@@ -63,9 +63,7 @@ class Exporter:
         self._expected = self._gauge(
             "expected_cost", "Learned cost of the last change, rollbacks aside, before it was made."
         )
-        self._observed = self._gauge(
-            "observed_cost", "Cost of the first usable window after that change."
-        )
+        self._observed = self._gauge("observed_cost", "Cost of the first usable window after that change.")
         self._desired = Gauge(
             METRIC, "Servers that a target should have.", ["target", "pool"], registry=self.registry
         )
