@@ -1,7 +1,8 @@
 """Evidence: what is known of one configuration under one load, and how surely.
 
 A window of few requests proves little, and old windows prove less than new ones. So each window counts as
-much as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades.
+much as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades. Requests
+that fail by chance speak against nothing (:meth:`Failures.more_than`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from tuner.measurement import QUANTILES, Measurement
 from tuner.objective import Slo
 
-__all__ = ["SPREAD", "ConfigurationRecord", "Margin", "Spread", "margin"]
+__all__ = ["SPREAD", "ConfigurationRecord", "Failures", "Margin", "Spread", "margin"]
 
 FADING = 0.9
 """How much of a window's weight is left after the next one: servers change."""
@@ -36,6 +37,8 @@ LEAST_SURE = 1e-6
 """Windows that count at least, all together."""
 TINY = 1e-9
 """s."""
+BY_CHANCE = 0.05
+"""Chance does not explain more failures that come about by it with a smaller probability than this."""
 NORMAL = NormalDist()
 
 
@@ -71,6 +74,32 @@ def margin(m: Measurement, slo: Slo) -> Margin:
         sampling = spread * math.sqrt(wanted * (1 - wanted) / count) / density
     latency = max(m.latency(slo.statistic), TINY)
     return Margin(math.log(latency / slo.latency), math.hypot(sampling, BETWEEN))
+
+
+class Failures(NamedTuple):
+    """How many requests failed in some time."""
+
+    failed: int = 0
+    asked: int = 0
+    """Answered or failed."""
+
+    @property
+    def share(self) -> float:
+        """Share of the requests that failed; 0 if there were none."""
+        return self.failed / self.asked if self.asked > 0 else 0.0
+
+    def more_than(self, others: Failures) -> bool:
+        """Whether a larger share failed than of other requests, by more than chance explains.
+
+        It is Fisher's exact test. Where there were no others nobody knows what fails without any change: then
+        one failure is enough.
+        """
+        if self.share <= others.share or others.asked <= 0:
+            return self.share > others.share
+        from scipy.stats import fisher_exact
+
+        table = [[one.failed, one.asked - one.failed] for one in (self, others)]
+        return bool(fisher_exact(table, alternative="greater").pvalue < BY_CHANCE)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision
-from tuner.control.decide.evidence import margin
+from tuner.control.decide.evidence import Failures, margin
 from tuner.control.decide.facts import Facts, propose
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.load import Load, Loads
@@ -172,7 +172,7 @@ class ControlLoop:
             memory.changed(change.now, change.cost)
         if change.previous is None:
             return
-        memory.probation = Probation(change.previous, memory.failure_share)
+        memory.probation = Probation(change.previous, memory.failed_requests)
         if change.back:
             memory.ban(self.level, self._index(change.previous))
 
@@ -192,7 +192,7 @@ class ControlLoop:
         if change is None or m.disturbed != (UNANSWERED,) or implausible(m):
             return ""
         if m.failures:
-            return _failed(m) if m.failure_share > change.failure_share else ""
+            return _failed(m) if change.failed_requests.share < 1 else ""  # that all fail is no chance
         # Those that came in the last moments may still be answered within the SLO.
         came, late = m.arrival_rate * m.seconds, self.objective.slo.latency / m.seconds
         return f"none of {came:.0f} requests was answered" if late**came < UNLIKELY else ""
@@ -242,7 +242,8 @@ class ControlLoop:
             self.last_good = self.incumbent()
         good = self._best_other(level, index)
         change = None if self._has_order(m.configuration) else memory.probation
-        failing = change is not None and m.failure_share > change.failure_share
+        failed = Failures(m.failures, m.asked)
+        failing = change is not None and failed.more_than(change.failed_requests)
         broken = change is not None and good is not None and shown.kept < UNLIKELY
         sign = "within" if kept else "breaks"
         self._gather_facts(
@@ -256,7 +257,7 @@ class ControlLoop:
             ),
         )
         if not (failing or broken):
-            memory.failure_share = m.failure_share
+            memory.failed_requests = failed
             memory.probation = None if change is not None else memory.probation
 
     def _best_other(self, level: int, index: int) -> Configuration | None:

@@ -93,7 +93,7 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
 
     found = configurations(driver.backend)
     if all(same(one, unfinished.wanted) for one in found):
-        driver.loop.memory.failure_share = unfinished.failure_share
+        driver.loop.memory.failed_requests = unfinished.failed_requests
         driver.expect_change(unfinished.previous, unfinished.wanted, back=unfinished.back)
         now = "" if unfinished.back else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"
@@ -127,7 +127,7 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
         return None
     if not space.same(driver.backend.current(), change.wanted):
         return None
-    driver.loop.memory.failure_share = change.failure_share
+    driver.loop.memory.failed_requests = change.failed_requests
     driver.loop.observe(InForce(change.previous))
     sentence = (
         f"ended before the change to {space.format(change.wanted)} was judged; it is on probation again"
