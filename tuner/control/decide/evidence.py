@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tuner.measurement import QUANTILES, Measurement
 from tuner.objective import Slo
 
-__all__ = ["SPREAD", "ConfigurationRecord", "Failures", "Margin", "Spread", "margin"]
+__all__ = ["SPREAD", "ConfigurationRecord", "Failures", "Margin", "Spread", "margin", "probability_kept"]
 
 FADING = 0.9
 """How much of a window's weight is left after the next one: servers change."""
@@ -74,6 +74,11 @@ def margin(m: Measurement, slo: Slo) -> Margin:
         sampling = spread * math.sqrt(wanted * (1 - wanted) / count) / density
     latency = max(m.latency(slo.statistic), TINY)
     return Margin(math.log(latency / slo.latency), math.hypot(sampling, BETWEEN))
+
+
+def probability_kept(m: Measurement, slo: Slo) -> float:
+    """Return the probability that a usable window kept the SLO; one with failed requests surely broke it."""
+    return 0.0 if m.failures else margin(m, slo).kept
 
 
 class Failures(NamedTuple):

@@ -15,7 +15,7 @@ from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision
-from tuner.control.decide.evidence import Failures, margin
+from tuner.control.decide.evidence import Failures, margin, probability_kept
 from tuner.control.decide.facts import Facts, propose
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.load import Load, Loads
@@ -160,7 +160,7 @@ class ControlLoop:
                     memory.ban(self.level, self._index(decision.configuration))
             case on.Remembered(level, configuration, cost, kept, learn):
                 self.level, index = level, self._index(configuration)
-                memory.record(level, index, cost, float(kept))
+                memory.record(level, index, cost, kept)
                 if learn:
                     state = State(level=level, configuration=index)
                     self.agent.update(state, index, cost, state)
@@ -236,7 +236,7 @@ class ControlLoop:
         index = self._index(m.configuration)
         state = State(level=level, configuration=index, rate=self.load.rate, seen=m.figures())
         cost, kept, shown = self.objective.cost(m), self.objective.kept(m), margin(m, slo)
-        memory.record(level, index, cost, 0.0 if m.failures else shown.kept)
+        memory.record(level, index, cost, probability_kept(m, slo))
         self.agent.update(state, index, cost, state)
         if kept:
             self.last_good = self.incumbent()

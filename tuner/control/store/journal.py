@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tuner.control.decide.event import InForce, Remembered
+from tuner.control.decide.evidence import probability_kept
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
@@ -170,7 +171,8 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
             foreign = row["foreign_share"]
             foreign = math.nan if foreign is None else foreign
             level = loop.levels.level(row["rate"], loop.level, foreign=foreign)
-        cost, kept, learn = loop.objective.cost(m), loop.objective.kept(m), row["number"] > learned
+        cost, kept = loop.objective.cost(m), probability_kept(m, loop.objective.slo)
+        learn = row["number"] > learned
         loop.observe(Remembered(level, configuration, cost, kept, learn=learn))
     return seen
 
