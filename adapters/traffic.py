@@ -57,5 +57,9 @@ class TrafficSource(Protocol):
     """A backend that can say it."""
 
     def traffic(self) -> Traffic | None:
-        """Return what happened between the last two readings of its counters; None before the second."""
+        """Return what happened since it was last asked, until the counters were last read.
+
+        Who asks once a window gets times without gaps, however often the counters are read within a window.
+        None if they were not read since.
+        """
         ...

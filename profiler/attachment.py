@@ -16,7 +16,7 @@ from tuner.adapters import Backend, Description, connect
 from tuner.adapters.connection.endpoint import Loadable
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Grids, KnobSpace
-from tuner.measurement import Measurement
+from tuner.measurement import NOT_KNOWN, Measurement
 from tuner.profiler.clock import WallClock
 from tuner.profiler.indicator import make_indicator
 from tuner.profiler.load.in_flight import IN_FLIGHT, Group, GroupWithInFlight, WithInFlight
@@ -80,6 +80,13 @@ class Attachment:
     def space(self) -> KnobSpace:
         """The knobs."""
         return self.backend.space
+
+    @property
+    def cores(self) -> float:
+        """CPU cores of the server's machine; NaN if that is another one, for which its host has a guess."""
+        from tuner.profiler.host import RemoteHost
+
+        return NOT_KNOWN if isinstance(self.host, RemoteHost) else self.host.cores
 
     @property
     def rate(self) -> float:

@@ -123,7 +123,9 @@ class PrometheusIndicator:
         changes: dict[str, Any] = unknown | {f"latency_{name}": value for name, value in found.items()}
         if any(math.isnan(value) for value in found.values()):
             changes["disturbed"] = (*measurement.disturbed, problem)
-        return replace(measurement, **changes, quantiles_from="indicator", quantiles_mixed=False)
+        return replace(
+            measurement, **changes, timed=math.inf, quantiles_from="indicator", quantiles_mixed=False
+        )
 
     def _ask(self, query: str, deadline: float) -> float:
         try:

@@ -2,8 +2,8 @@
 
 Clients and server may both measure a window. The latency is then the clients', because it contains the
 network and the wait before sending; queueing, execution and batches are the server's. The load is what the
-clients intended to send. If the server counts clearly more requests, others send too, and its count is the
-load.
+clients intended to send. If the server counts clearly more requests, others send too: its count is the
+load, and shows how bursty that is.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ def assemble(
         arrival_rate=_arrival_rate(old, new, clients),
         burstiness=_burstiness(old, new, clients, came),
         network_mean=_network(clients, old, new),
+        timed=clients.intended.size if clients is not None and _others(old, new, clients) else math.inf,
         cut_off=longest if clients is not None and np.isnan(clients.latency).any() else NOT_KNOWN,
         quantiles_from=source,
         quantiles_mixed=mixed and source == "server",
@@ -235,7 +236,7 @@ def _arrived(old: Counters, new: Counters) -> float:
 def _burstiness(
     old: Counters, new: Counters, clients: ClientSample | None, came: Sequence[Arrivals]
 ) -> float:
-    if clients is None:
+    if clients is None or _others(old, new, clients):
         return dispersion(came)
     bins = min(clients.intended.size // PER_BIN, MOST_BINS)
     if bins < FEWEST_BINS:

@@ -119,6 +119,9 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     """Requests without an answer at the window's end count as if they had come at its beginning: with the
     longest latency that it can show. A statistic that reaches this was not less: see :meth:`cut`. Not known
     where every request was answered, or where nobody times them one by one."""
+    timed: float = math.inf
+    """Requests of our own, which alone were timed, beside those of others. Infinite where the latencies are
+    those of all."""
     quantiles_from: str = "none"
     """Who measured the quantiles: ``client``, ``server``, ``indicator`` or ``none``."""
     quantiles_mixed: bool = False

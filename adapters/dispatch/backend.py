@@ -38,8 +38,6 @@ __all__ = ["DispatchBackend", "connect"]
 
 SETTLE = 0.5
 """s for which requests that were planned before a change go on to be answered."""
-APART = 0.1
-"""s at least between the two readings that the traffic is taken from."""
 UNIT = 1e-9
 """s: durations are counted in whole nanoseconds, which never fall by rounding."""
 CHOICES = {"policy": 5, "drop_rule": len(DROP_RULES), "dispatch_order": len(ORDERS), "target_batch": 2}
@@ -69,7 +67,7 @@ class DispatchBackend:
         self._found = _knobs(state)
         self._space = _space(self._found, grids or {})
         self._bounds = np.array([*state["bounds"], np.inf])
-        self._before, self._last = state, state
+        self._told = self._last = state  # the traffic up to `_told` was asked for
         self._totals = MonotonicTotals({"all": _reading(state)})
 
     @property
@@ -120,8 +118,7 @@ class DispatchBackend:
         """Read the totals since opening."""
         state = self._client.state()
         self._totals.add({"all": _reading(state)})
-        if not 0 <= _time(state) - _time(self._last) < APART:
-            self._before, self._last = self._last, state
+        self._last = state
         return self._totals.sums()
 
     def counters(self) -> Counters:
@@ -171,8 +168,9 @@ class DispatchBackend:
 
     def traffic(self) -> Traffic | None:
         """See :class:`~tuner.adapters.traffic.TrafficSource`."""
+        told, self._told = self._told, self._last
         try:
-            return traffic_between(self._before, self._last)
+            return traffic_between(told, self._last)
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise Unreachable(UNKNOWN_FORM) from error
 
@@ -217,18 +215,6 @@ def _reading(state: Mapping[str, Any]) -> Reading:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Unreachable(UNKNOWN_FORM) from error
     return found
-
-
-def _time(state: Mapping[str, Any]) -> float:
-    """Return when a dispatcher was in a state, s on its clock.
-
-    Raises:
-        Unreachable: It does not have the form of a dispatcher's.
-    """
-    try:
-        return float(state["time"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Unreachable(UNKNOWN_FORM) from error
 
 
 def _space(found: Mapping[str, float], grids: Grids) -> KnobSpace:

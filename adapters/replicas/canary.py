@@ -27,12 +27,6 @@ class ServedRequests:
         """Mean latency of a request, s; NaN if there was none."""
         return self.latency / self.requests if self.requests > 0 else math.nan
 
-    @property
-    def failed(self) -> float:
-        """Share of the requests that failed; 0 if there was none."""
-        total = self.requests + self.failures
-        return self.failures / total if total > 0 else 0.0
-
     @classmethod
     def between(cls, before: Counters, after: Counters) -> ServedRequests:
         """Return what was served between two readings."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -134,6 +135,16 @@ def test_others_traffic_is_part_of_the_load() -> None:
     window = assemble(reading(), reading(**END), clients=sample([0.01] * 500))
 
     assert window.arrival_rate == pytest.approx(100.5)
+    assert window.timed == 500
+    assert assemble(reading(), reading(**END), clients=sample([0.01] * 1000)).timed == math.inf
+
+
+def test_burstiness_beside_others_is_that_of_all() -> None:
+    """Our own requests come evenly; those of the others came in the second half of the window."""
+    history = [counters(time=100.0 + i, requests=0 if i < 6 else 200 * (i - 5)) for i in range(11)]
+    window = assemble(reading(), reading(**END), clients=sample([0.01] * 100), came=[arrivals(history)])
+
+    assert window.burstiness > 100
 
 
 def test_unanswered_requests_count_with_the_longest_latency() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +26,7 @@ from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import Worker
+from tuner.control.decide.decision import Rollback
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput, Unreachable
@@ -111,6 +115,27 @@ def test_what_somebody_else_set_does_not_show_a_change(bed: Bed) -> None:
     shown = {number for number, one in enumerate(reports) if one.first_after_change}
     assert shown == {n for n, c in wanted.items() if reports[n].record.measurement.configuration == c}
     assert shown < set(wanted)
+
+
+def test_a_rollback_does_not_hide_what_its_change_was_good_for(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exported cost after a change stays beside the cost that was expected of it."""
+    bed.write(("a", "apply", ""))
+    good, exporter, found = configuration(), Exporter(), []
+    monkeypatch.setattr(FileServer, "latency", lambda _, running: 0.010 if running == good else 0.200)
+
+    def watch(name: str, report: WorkerReport) -> None:
+        exporter.report(name, report)
+        observed = exporter.registry.get_sample_value("servetune_observed_cost", {"target": name})
+        found.append((report.record, observed))
+
+    with closing(Store(bed.folder / "s.db")) as store:
+        Worker(bed.daemon().config.targets[0], store, fast=True, windows=6, watch=watch).run()
+
+    pairs = [(now, then) for now, then in pairwise(found) if isinstance(now[0].decision, Rollback)]
+    assert pairs
+    assert all(now[1] == then[1] == now[0].cost for now, then in pairs)
 
 
 def test_windows_that_cannot_be_true_are_reported_as_unused(
@@ -457,6 +482,30 @@ def test_a_policy_that_cannot_be_used_is_learned_anew(bed: Bed) -> None:
     assert len(bed.rows("SELECT * FROM window")) == 4
 
 
+def test_a_full_disk_of_temporary_files_ends_no_target(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stored agent is learned anew, and the present one is not saved; measuring goes on."""
+
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    bed.write(("a", "recommend", ""))
+    with monkeypatch.context() as context:
+        context.setattr(tempfile, "mkdtemp", full)
+        bed.run(windows=2)
+    assert [sentence for sentence in bed.said if "stored agent" in sentence] == []
+    bed.run(windows=2)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    bed.run(windows=2)
+
+    said = [sentence for sentence in bed.said if "No space left" in sentence]
+    assert len(bed.rows("SELECT * FROM window")) == 6
+    assert [sentence.partition("[")[0] for sentence in said] == [
+        "a: the agent could not be saved: a folder for temporary files cannot be used: ",
+        "a: the stored agent cannot be used: ",
+        "a: the agent could not be saved: a folder for temporary files cannot be used: ",
+    ]
+
+
 def test_mistakes_are_told_at_the_start(bed: Bed) -> None:
     """Before anything is attached."""
     bed.path.write_text(textwrap.dedent("targets: nothing\n"))
@@ -467,6 +516,7 @@ def test_mistakes_are_told_at_the_start(bed: Bed) -> None:
 
 WATCHER = """
 import sys
+import tempfile
 from pathlib import Path
 from tests.control.daemon.daemon_bed import Bed
 from tuner.control.daemon import worker as worker_module

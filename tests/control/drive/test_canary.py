@@ -233,8 +233,10 @@ def share(requests: int = 100, failures: int = 0, mean: float = 0.01) -> ServedR
     ("tried", "others", "bad"),
     [
         (share(), share(), False),
-        (share(failures=1), share(), True),
-        (share(failures=1), share(failures=1), False),
+        (share(failures=1), share(), False),
+        (share(failures=6), share(), True),
+        (share(failures=6), share(failures=5), False),
+        (share(failures=1), share(requests=0), True),
         (share(mean=0.05), share(), True),
         (share(mean=0.05), share(mean=0.06), False),
         (share(mean=0.05), share(requests=0), True),

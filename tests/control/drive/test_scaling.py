@@ -13,8 +13,8 @@ import pytest
 from tests.builders import SPACE, configuration, measurement
 from tuner.control.drive.scaling import SHARES, TargetScaling, late_share
 from tuner.errors import Unreachable
-from tuner.knobs import KnobSpace
-from tuner.measurement import Measurement
+from tuner.knobs import KnobSpace, Role
+from tuner.measurement import UNANSWERED, Measurement
 from tuner.objective import Slo
 from tuner.planning.autoscale import ScalingAdvice
 
@@ -86,6 +86,38 @@ def test_advice_waits_until_enough_was_seen() -> None:
         assert desired([shown(1.0), replace(shown(8.0, 100.0), **untrue)], 1) == 1
     assert desired([replace(late, busy_instances=math.nan)]) is None
     assert TargetScaling(SLO, NO_INSTANCES, 4.0).advise(ALONE, shown(2.0)) == {}
+
+
+def without_answers(failures: int = 0, rate: float = 0.0) -> Measurement:
+    """A window in which no request was answered."""
+    latencies = dict.fromkeys(("latency_mean", "latency_p50", "latency_p95", "latency_p99"), math.nan)
+    silent = replace(shown(0.0), **latencies, disturbed=(UNANSWERED,))  # type: ignore[arg-type]
+    return replace(silent, requests=0, failures=failures, arrival_rate=rate)
+
+
+def test_a_window_without_requests_is_idle() -> None:
+    """And one in which all failed is bad; one whose requests still wait shows neither."""
+    busy = shown(8.0)
+
+    assert desired([busy] * 3, 4) == 4
+    assert desired([busy] + [without_answers()] * 6, 4) == 1
+    assert desired([busy] + [without_answers(failures=500, rate=50.0)] * 6, 4) == 8
+    assert desired([busy] * 3 + [without_answers(rate=50.0)] * 6, 4) == 4
+
+
+def test_windows_without_answers_alone_give_no_advice() -> None:
+    """Those with requests may lack the busy time: then what was idle once would be idle for good."""
+    unseen = replace(shown(8.0), busy_instances=math.nan)
+
+    assert desired([without_answers()] * 6 + [unseen] * 6, 4) is None
+
+
+def test_an_instance_for_each_core_of_an_unknown_machine() -> None:
+    """Nobody knows how busy that is, so there is no advice."""
+    threads = KnobSpace([SPACE.knobs[0]], fixed={Role.PARALLELISM: 0.0})
+
+    assert TargetScaling(SLO, threads, 4.0).advise(ALONE, shown(2.0))
+    assert TargetScaling(SLO, threads, math.nan).advise(ALONE, shown(2.0)) == {}
 
 
 def test_a_target_that_was_not_measured_has_no_advice() -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tuner.control.drive.watched import Measurer
+from tuner.control.drive.watched import Measurer, longest
 from tuner.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ReportingMeasurer:
         Raises:
             AdapterError: The server, or the source of its metrics, did not answer.
         """
-        self._begin(settle + (2 * seconds if settle > 0 else seconds))  # after a change a backlog comes first
+        self._begin(longest(seconds, settle))
         try:
             measurement = self._profiler.measure(seconds, settle=settle, enough=enough)
         except AdapterError as error:

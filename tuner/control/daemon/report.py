@@ -31,7 +31,7 @@ class WorkerReport:
     unused: str
     """Why nothing is learned from the window; empty if something is, or if there is none."""
     first_after_change: bool
-    """Whether the window is the first usable one after a change."""
+    """Whether the window is the first usable one after a change that was no rollback."""
     running: Configuration
     """What the server runs after the turn."""
     scaling: Mapping[str, ScalingAdvice] = field(default_factory=dict)

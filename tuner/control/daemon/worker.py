@@ -41,7 +41,7 @@ from tuner.control.store.journal import (
     resolve_unfinished,
 )
 from tuner.control.store.order_book import StoredOrders
-from tuner.control.store.policies import load_policy, save_policy
+from tuner.control.store.policies import load_policy, policy_number, save_policy
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
@@ -192,7 +192,7 @@ class Worker:
             running = prevailing(configurations(attachment.backend), attachment.space)
             standing = self._store.target(c.name, c.url, attachment.space, running, objective=objective.key)
             self._id = standing.id
-            self._scaling = TargetScaling(c.slo, attachment.space, attachment.host.cores)
+            self._scaling = TargetScaling(c.slo, attachment.space, attachment.cores)
             if c.plan is not None and self.advisor is None:
                 from tuner.control.daemon.pool_advice import PoolAdvisor
 
@@ -247,14 +247,18 @@ class Worker:
         from tuner.agents.rrl import RRL
 
         space, seed, synchronous = attachment.space, self.config.seed, self._fast
-        with tempfile.TemporaryDirectory(prefix="servetune-") as name:
-            number = load_policy(self._store, target, Path(name), objective.key)
-            if number is not None:
-                try:
-                    return RRL.load(Path(name), space, seed=seed, synchronous=synchronous), number
-                except (InvalidInput, StorageError) as error:  # it has other knobs, or is damaged
-                    problem = str(error).replace(name, str(self._store.path))
-                    self._say(f"the stored agent cannot be used: {problem}")
+        number = policy_number(self._store, target, objective.key)
+        if number is not None:
+            try:
+                with tempfile.TemporaryDirectory(prefix="servetune-") as name:
+                    load_policy(self._store, target, Path(name), objective.key)
+                    try:
+                        return RRL.load(Path(name), space, seed=seed, synchronous=synchronous), number
+                    except (InvalidInput, StorageError) as error:  # it has other knobs, or is damaged
+                        problem = str(error).replace(name, str(self._store.path))
+            except OSError as error:  # such as a full disk of temporary files
+                problem = str(error)
+            self._say(f"the stored agent cannot be used: {problem}")
         if self.config.policy is not None:
             policy = self.config.policy
             return RRL.load(policy, space, objective=objective, seed=seed, synchronous=synchronous), 0
@@ -371,7 +375,8 @@ class Worker:
             scaling={} if self._scaling is None else self._scaling.advise(driver.backend, m),
         )
         if record.outcome == "applied":
-            self._unshown = record.wanted
+            # What runs after a rollback is no news, and its cost is not to be compared with the expected one.
+            self._unshown = record.wanted if isinstance(record.decision, Apply) else None
         elif usable:  # this window showed it, or somebody else has changed the server
             self._unshown = None
         if self._watch is not None:

@@ -73,8 +73,8 @@ class Remembered(NamedTuple):
     configuration: Configuration
     cost: float
     """Finite."""
-    kept: bool
-    """Whether it kept the SLO."""
+    kept: float
+    """The probability that it kept the SLO."""
     learn: bool = True
     """Whether the agent has yet to learn from it."""
 

@@ -1,7 +1,8 @@
 """Evidence: what is known of one configuration under one load, and how surely.
 
 A window of few requests proves little, and old windows prove less than new ones. So each window counts as
-much as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades.
+much as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades. Requests
+that fail by chance speak against nothing (:meth:`Failures.more_than`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from tuner.measurement import QUANTILES, Measurement
 from tuner.objective import Slo
 
-__all__ = ["SPREAD", "ConfigurationRecord", "Margin", "Spread", "margin"]
+__all__ = ["SPREAD", "ConfigurationRecord", "Failures", "Margin", "Spread", "margin", "probability_kept"]
 
 FADING = 0.9
 """How much of a window's weight is left after the next one: servers change."""
@@ -36,6 +37,8 @@ LEAST_SURE = 1e-6
 """Windows that count at least, all together."""
 TINY = 1e-9
 """s."""
+BY_CHANCE = 0.05
+"""Chance does not explain more failures that come about by it with a smaller probability than this."""
 NORMAL = NormalDist()
 
 
@@ -56,14 +59,14 @@ class Margin(NamedTuple):
 def margin(m: Measurement, slo: Slo) -> Margin:
     """Return how far a window was from the bound of the SLO, whose statistic must have been measured.
 
-    The error follows from the number of requests, as if latencies were lognormal with the spread that the
-    window's quantiles show. Requests of one batch wait together and count as one. However many there are, two
-    windows of one configuration differ by :data:`BETWEEN`.
+    The error follows from the number of requests that were timed, as if latencies were lognormal with the
+    spread that the window's quantiles show. Requests of one batch wait together and count as one. However
+    many there are, two windows of one configuration differ by :data:`BETWEEN`.
     """
     shown = ((m.latency(name), share) for name, share in reversed(QUANTILES.items()))
     high, share = next((pair for pair in shown if pair[0] > m.latency_p50 > 0), (math.nan, 0.0))
     spread = math.log(high / m.latency_p50) / NORMAL.inv_cdf(share) if share else USUAL_SPREAD
-    count = max(m.requests / max(1.0, m.batch_mean), 1.0)
+    count = max(min(m.requests / max(1.0, m.batch_mean), m.timed), 1.0)
     if (wanted := QUANTILES.get(slo.statistic)) is None:
         sampling = math.sqrt(math.expm1(spread**2) / count)
     else:
@@ -71,6 +74,37 @@ def margin(m: Measurement, slo: Slo) -> Margin:
         sampling = spread * math.sqrt(wanted * (1 - wanted) / count) / density
     latency = max(m.latency(slo.statistic), TINY)
     return Margin(math.log(latency / slo.latency), math.hypot(sampling, BETWEEN))
+
+
+def probability_kept(m: Measurement, slo: Slo) -> float:
+    """Return the probability that a usable window kept the SLO; one with failed requests surely broke it."""
+    return 0.0 if m.failures else margin(m, slo).kept
+
+
+class Failures(NamedTuple):
+    """How many requests failed in some time."""
+
+    failed: int = 0
+    asked: int = 0
+    """Answered or failed."""
+
+    @property
+    def share(self) -> float:
+        """Share of the requests that failed; 0 if there were none."""
+        return self.failed / self.asked if self.asked > 0 else 0.0
+
+    def more_than(self, others: Failures) -> bool:
+        """Whether a larger share failed than of other requests, by more than chance explains.
+
+        It is Fisher's exact test. Where there were no others nobody knows what fails without any change: then
+        one failure is enough.
+        """
+        if self.share <= others.share or others.asked <= 0:
+            return self.share > others.share
+        from scipy.stats import fisher_exact
+
+        table = [[one.failed, one.asked - one.failed] for one in (self, others)]
+        return bool(fisher_exact(table, alternative="greater").pvalue < BY_CHANCE)
 
 
 @dataclass(slots=True)

@@ -58,8 +58,8 @@ class Facts:
     mean_breaks: str = ""
     """That even the mean latency breaks the SLO while the quantiles look back, in words; else empty."""
     failing: str = ""
-    """That more requests failed than before the change that the window judges, or that none was answered, in
-    words; else empty."""
+    """That more requests failed than before the change that the window judges, and not by chance, or that
+    none was answered, in words; else empty."""
     broken: bool = False
     """Whether the window that judges the change surely broke the SLO, given its number of requests."""
     best_good: Configuration | None = None

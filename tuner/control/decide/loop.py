@@ -15,7 +15,7 @@ from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision
-from tuner.control.decide.evidence import margin
+from tuner.control.decide.evidence import Failures, margin, probability_kept
 from tuner.control.decide.facts import Facts, propose
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.load import Load, Loads
@@ -77,6 +77,7 @@ class ControlLoop:
         self.loads = Loads(self.levels)
         self.last_good: Configuration | None = None
         self._facts: Facts | None = None
+        self._timed_rate = math.inf  # requests/s that were timed in the last usable window
         self._explore = explore
         self._rules = rules
 
@@ -110,16 +111,17 @@ class ControlLoop:
     def window(self, seconds: float) -> float:
         """Return how long the next window is to be, s.
 
-        It is longer than ``seconds`` where too few requests come in that time for a verdict on the SLO, and
-        half as long while the error budget burns: fast over the last windows, and still in the newest.
+        It is longer than ``seconds`` where too few requests are timed in that time for a verdict on the SLO,
+        and half as long while the error budget burns: fast over the last windows, and still in the newest.
 
         Args:
             seconds: The usual length.
         """
         least = seconds / 2 if all(self.memory.burning(*alarm) for alarm in ALARMS) else seconds
-        if not self.load.rate > 0:
+        rate = min(self.load.rate, self._timed_rate)
+        if not rate > 0:
             return least
-        return min(max(FEW[self.objective.slo.statistic] / self.load.rate, least), LONGEST * seconds)
+        return min(max(FEW[self.objective.slo.statistic] / rate, least), LONGEST * seconds)
 
     def enough(self, seconds: float) -> float:
         """Return after how many requests the next window may end early: the load is not what it was.
@@ -127,7 +129,10 @@ class ControlLoop:
         Args:
             seconds: The usual length of a window.
         """
-        return RISEN * FEW[self.objective.slo.statistic] if self.window(seconds) > seconds else math.inf
+        if not self.window(seconds) > seconds:
+            return math.inf
+        share = min(self._timed_rate / self.load.rate, 1.0)
+        return RISEN * FEW[self.objective.slo.statistic] / share
 
     def observe(self, event: on.Event) -> None:
         """Take in what happened; events come in the order of time."""
@@ -155,7 +160,7 @@ class ControlLoop:
                     memory.ban(self.level, self._index(decision.configuration))
             case on.Remembered(level, configuration, cost, kept, learn):
                 self.level, index = level, self._index(configuration)
-                memory.record(level, index, cost, float(kept))
+                memory.record(level, index, cost, kept)
                 if learn:
                     state = State(level=level, configuration=index)
                     self.agent.update(state, index, cost, state)
@@ -167,7 +172,7 @@ class ControlLoop:
             memory.changed(change.now, change.cost)
         if change.previous is None:
             return
-        memory.probation = Probation(change.previous, memory.failure_share)
+        memory.probation = Probation(change.previous, memory.failed_requests)
         if change.back:
             memory.ban(self.level, self._index(change.previous))
 
@@ -187,7 +192,7 @@ class ControlLoop:
         if change is None or m.disturbed != (UNANSWERED,) or implausible(m):
             return ""
         if m.failures:
-            return _failed(m) if m.failure_share > change.failure_share else ""
+            return _failed(m) if change.failed_requests.share < 1 else ""  # that all fail is no chance
         # Those that came in the last moments may still be answered within the SLO.
         came, late = m.arrival_rate * m.seconds, self.objective.slo.latency / m.seconds
         return f"none of {came:.0f} requests was answered" if late**came < UNLIKELY else ""
@@ -226,17 +231,19 @@ class ControlLoop:
         """Take in a window that shows what its configuration does under this load."""
         memory, slo = self.memory, self.objective.slo
         self.loads.observe(m, self.level)
+        self._timed_rate = m.timed / m.seconds
         level = self.level = self.load.level
         index = self._index(m.configuration)
         state = State(level=level, configuration=index, rate=self.load.rate, seen=m.figures())
         cost, kept, shown = self.objective.cost(m), self.objective.kept(m), margin(m, slo)
-        memory.record(level, index, cost, 0.0 if m.failures else shown.kept)
+        memory.record(level, index, cost, probability_kept(m, slo))
         self.agent.update(state, index, cost, state)
         if kept:
             self.last_good = self.incumbent()
         good = self._best_other(level, index)
         change = None if self._has_order(m.configuration) else memory.probation
-        failing = change is not None and m.failure_share > change.failure_share
+        failed = Failures(m.failures, m.asked)
+        failing = change is not None and failed.more_than(change.failed_requests)
         broken = change is not None and good is not None and shown.kept < UNLIKELY
         sign = "within" if kept else "breaks"
         self._gather_facts(
@@ -250,7 +257,7 @@ class ControlLoop:
             ),
         )
         if not (failing or broken):
-            memory.failure_share = m.failure_share
+            memory.failed_requests = failed
             memory.probation = None if change is not None else memory.probation
 
     def _best_other(self, level: int, index: int) -> Configuration | None:

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tuner.control.decide.evidence import ConfigurationRecord, Spread
+from tuner.control.decide.evidence import ConfigurationRecord, Failures, Spread
 from tuner.control.decide.limits import GuardLimits
 from tuner.knobs import ApplyCost, Configuration
 
@@ -79,8 +79,8 @@ class Probation(NamedTuple):
 
     previous: Configuration
     """What the server ran before."""
-    failure_share: float
-    """Share of requests that failed before the change."""
+    failed_requests: Failures
+    """In the last usable window before the change."""
 
 
 class Memory:
@@ -97,8 +97,8 @@ class Memory:
         self.levels: dict[int, LevelRecord] = {}
         self.spread = Spread()
         self.probation: Probation | None = None
-        self.failure_share = 0.0
-        """Share of failed requests in the last window that was not rolled back; changes are judged by it."""
+        self.failed_requests = Failures()
+        """Those of the last window that was not rolled back; changes are judged by them."""
         self.windows = 0
         self.failures = 0
         """Changes in a row that failed."""

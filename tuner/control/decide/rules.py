@@ -79,7 +79,7 @@ def unused_window(facts: Facts) -> Decision | None:
 
 
 def failures_on_probation(facts: Facts) -> Decision | None:
-    """Roll back a change after which more requests failed, or none was answered."""
+    """Roll back a change after which more requests failed than chance explains, or none was answered."""
     if not facts.failing or facts.probation is None:
         return None
     return _back(facts, f"{facts.failing} after the change", facts.probation.previous)

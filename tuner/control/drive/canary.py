@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
+from tuner.control.decide.evidence import Failures
 from tuner.duration import format_duration
 from tuner.errors import AdapterError
 from tuner.knobs import Configuration
@@ -73,18 +74,22 @@ def try_first(
 def objection(trial: CanaryTrial, slo: Slo) -> str:
     """Return what speaks against a configuration beyond doubt; empty if nothing does.
 
-    Two things do: a larger share of failed requests than on the other replicas; and a mean latency above the
-    SLO's bound while theirs is below. The bound is usually that of a quantile, which lies above the mean. The
-    replicas' quantiles may still contain requests from before the trial, so finer differences are left to the
-    probation of the whole group.
+    Two things do: a larger share of failed requests than on the other replicas, which chance does not
+    explain; and a mean latency above the SLO's bound while theirs is below. The bound is usually that of a
+    quantile, which lies above the mean. The replicas' quantiles may still contain requests from before the
+    trial, so finer differences are left to the probation of the whole group.
     """
     tried, others = trial.tried, trial.others
-    if tried.failures > 0 and tried.failed > others.failed:
+    if _failed(tried).more_than(_failed(others)):
         return f"canary {trial.server}: {_failures(tried)} failed, {_failures(others)} elsewhere"
     if tried.mean > slo.latency and not others.mean > slo.latency:
         means = f"{format_duration(tried.mean)} against {format_duration(others.mean)} elsewhere"
         return f"canary {trial.server}: even the mean, {means}, breaks the SLO"
     return ""
+
+
+def _failed(share: ServedRequests) -> Failures:
+    return Failures(share.failures, share.requests + share.failures)
 
 
 def _failures(share: ServedRequests) -> str:

@@ -38,7 +38,7 @@ from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState
-from tuner.control.drive.watched import Measurer, Watched
+from tuner.control.drive.watched import Measurer, Watched, longest
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
 from tuner.interruption import uninterrupted
 from tuner.knobs import ApplyCost, Configuration
@@ -53,7 +53,8 @@ PATIENCE = 300.0
 AT_ONCE = 0.4
 """A server that answers within this time, s, was not away: `first_answer` asks again after 0.5 s only."""
 OVERDUE = 3.0
-"""A window is overdue this long after it should have ended, s; beginning it again gives it no more time."""
+"""A window is overdue this long after it should have ended, s, with the longest wait for a backlog before it;
+beginning it again gives it no more time."""
 AFTER_OUTAGE = 1.0
 """Least pause, s, between the return of a server and the next window: at first it serves slowly."""
 
@@ -183,7 +184,7 @@ class Driver:
         """Measure a window, and add to it what the change before it cost its requests."""
         seconds = self.loop.window(self.window)
         if math.isinf(self._due):
-            self._due = self._clock.now() + self._settle + seconds + OVERDUE
+            self._due = self._clock.now() + longest(seconds, self._settle) + OVERDUE
         enough = self.loop.enough(self.window)
         measurement = self.profiler.measure(seconds, settle=self._settle, enough=enough)
         if self._change_before is not None:

@@ -8,7 +8,8 @@ by its windows, which have neither:
   allows exactly when the window breaks the SLO. For an SLO on the mean, the mean counts as the quantile that
   it is of an exponential distribution.
 * *Busy* is the time that the model's instances executed, of the time that all of them had. It is known where
-  the server counts the time of its batches and the number of instances is a knob, or fixed.
+  the server counts the time of its batches and the number of instances is a knob, or fixed. Where it is that
+  of the cores, the server must run on this machine.
 
 Where we differ from Symphony: such a server has no flat top. It queues what it cannot answer, until nearly
 every request is late. So its bad rate says that servers are missing, not how many: at most as many again are
@@ -26,7 +27,7 @@ from tuner.adapters.scaling import Replicated, ScalingSource
 from tuner.control.decide.validation import implausible
 from tuner.errors import AdapterError
 from tuner.knobs import KnobSpace, Role
-from tuner.measurement import Measurement
+from tuner.measurement import UNANSWERED, Measurement
 from tuner.objective import Slo
 from tuner.planning.autoscale import LIVE, RecentWindows, ScalingAdvice, ScalingRule, ScalingWindow
 
@@ -44,7 +45,7 @@ class TargetScaling:
     Args:
         slo: Of the target.
         space: The knobs, one of which may be the number of instances.
-        cores: Of the server's machine, for a server that has an instance for each.
+        cores: Of the server's machine, for a server that has an instance for each; NaN if nobody knows.
     """
 
     def __init__(self, slo: Slo, space: KnobSpace, cores: float) -> None:
@@ -69,7 +70,8 @@ class TargetScaling:
                 return {}
         servers = backend.replicas if isinstance(backend, Replicated) else 1
         mixed = measurement.quantiles_mixed and self._slo.statistic != "mean"
-        if not (measurement.disturbed or mixed or implausible(measurement)):
+        usable = self._unanswered(measurement) or not (measurement.disturbed or mixed)
+        if usable and not implausible(measurement):
             self._follow(servers, measurement)
         servers = self._recent.accelerators
         if not servers:
@@ -79,18 +81,29 @@ class TargetScaling:
         )
         return {"": rule.advise(servers, self._recent.total)}
 
+    def _unanswered(self, measurement: Measurement) -> bool:
+        """Whether no request came in a window, or all failed: that says enough without any latency.
+
+        Only where a window with answers was followed before: else nobody knows whether the server counts the
+        time of its batches, and advice to have few servers would stay for good.
+        """
+        silent = measurement.arrival_rate == 0 or measurement.failures > 0
+        return silent and measurement.disturbed == (UNANSWERED,) and self._recent.accelerators > 0
+
     def _follow(self, servers: int, measurement: Measurement) -> None:
         """Take in a window, unless it does not show enough."""
         instances = self._space.value_of(Role.PARALLELISM, measurement.configuration)
         late = late_share(measurement, self._slo) if measurement.requests else 0.0
-        if instances is None or math.isnan(measurement.busy_instances + late):
+        if instances is None:
             return
-        busy = min(measurement.busy_instances / (instances or self._cores), float(servers))
+        busy = measurement.busy_instances / (instances or self._cores)
+        if math.isnan(busy + late):
+            return
         window = ScalingWindow(
             seconds=measurement.seconds,
             requests=float(measurement.asked),
             bad=late * measurement.requests + measurement.failures,
-            busy=busy * measurement.seconds,
+            busy=min(busy, float(servers)) * measurement.seconds,
         )
         self._recent.add(servers, window)
 

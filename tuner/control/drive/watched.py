@@ -10,7 +10,7 @@ from tuner.adapters.backend import Backend
 from tuner.measurement import Measurement
 from tuner.profiler.source import Clock
 
-__all__ = ["Measurer", "Watched"]
+__all__ = ["Measurer", "Watched", "longest"]
 
 
 class Measurer(Protocol):
@@ -25,6 +25,16 @@ class Measurer(Protocol):
             AdapterError: The server, or the source of its metrics, did not answer.
         """
         ...
+
+
+def longest(seconds: float, settle: float) -> float:
+    """Return how long a :class:`Measurer` may take for a window, s: after a change a backlog comes first.
+
+    Args:
+        seconds: Length of the window, s.
+        settle: Time before it, s.
+    """
+    return settle + (2 * seconds if settle > 0 else seconds)
 
 
 @dataclass(frozen=True, slots=True)

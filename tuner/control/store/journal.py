@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tuner.control.decide.event import InForce, Remembered
+from tuner.control.decide.evidence import probability_kept
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
@@ -93,7 +94,7 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
 
     found = configurations(driver.backend)
     if all(same(one, unfinished.wanted) for one in found):
-        driver.loop.memory.failure_share = unfinished.failure_share
+        driver.loop.memory.failed_requests = unfinished.failed_requests
         driver.expect_change(unfinished.previous, unfinished.wanted, back=unfinished.back)
         now = "" if unfinished.back else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"
@@ -127,7 +128,7 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
         return None
     if not space.same(driver.backend.current(), change.wanted):
         return None
-    driver.loop.memory.failure_share = change.failure_share
+    driver.loop.memory.failed_requests = change.failed_requests
     driver.loop.observe(InForce(change.previous))
     sentence = (
         f"ended before the change to {space.format(change.wanted)} was judged; it is on probation again"
@@ -170,7 +171,8 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
             foreign = row["foreign_share"]
             foreign = math.nan if foreign is None else foreign
             level = loop.levels.level(row["rate"], loop.level, foreign=foreign)
-        cost, kept, learn = loop.objective.cost(m), loop.objective.kept(m), row["number"] > learned
+        cost, kept = loop.objective.cost(m), probability_kept(m, loop.objective.slo)
+        learn = row["number"] > learned
         loop.observe(Remembered(level, configuration, cost, kept, learn=learn))
     return seen
 

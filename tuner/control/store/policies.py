@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from tuner.objective import Objective
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
 
-__all__ = ["keep_policy", "load_policy", "save_policy"]
+__all__ = ["keep_policy", "load_policy", "policy_number", "save_policy"]
 
 LONGEST_POLICY = 64 * 2**20
 """Most bytes of a policy's files together."""
@@ -33,6 +34,7 @@ def keep_policy(store: Store, target: int, number: int, folder: Path, objective:
         objective: The key of the objective whose costs it has learned.
 
     Raises:
+        OSError: Its files cannot be read.
         StorageError: It is too large, or cannot be written.
     """
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
@@ -63,13 +65,33 @@ def save_policy(store: Store, target: int, agent: Agent, number: int, objective:
     Raises:
         StorageError: It is too large, or cannot be written.
     """
-    with tempfile.TemporaryDirectory(prefix="servetune-") as name:
-        agent.save(Path(name))
-        keep_policy(store, target, number, Path(name), objective.key)
+    try:
+        with tempfile.TemporaryDirectory(prefix="servetune-") as name:
+            agent.save(Path(name))
+            keep_policy(store, target, number, Path(name), objective.key)
+    except OSError as error:  # the disk of temporary files may be full, too
+        raise StorageError(f"a folder for temporary files cannot be used: {error}") from error
 
 
-def load_policy(store: Store, target: int, folder: Path, objective: str | None = None) -> int | None:
-    """Write the files of the newest policy for an objective to a folder.
+def policy_number(store: Store, target: int, objective: str | None = None) -> int | None:
+    """Return the number of the last window that the newest policy for an objective has learned from.
+
+    None if there is no such policy.
+
+    Args:
+        store: The store.
+        target: The target's number.
+        objective: The key of the objective whose costs it has learned.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    row = _newest(store, target, objective)
+    return int(row["number"]) if row is not None else None
+
+
+def load_policy(store: Store, target: int, folder: Path, objective: str | None = None) -> None:
+    """Write the files of the newest policy for an objective, if there is one, to a folder.
 
     Args:
         store: The store.
@@ -77,19 +99,20 @@ def load_policy(store: Store, target: int, folder: Path, objective: str | None =
         folder: Where to.
         objective: The key of the objective whose costs it has learned.
 
-    Returns:
-        The number of the last window that it has learned from; None if there is no such policy.
-
     Raises:
-        StorageError: It cannot be read.
+        OSError: The files cannot be written.
+        StorageError: The store cannot be read.
     """
-    row = store.row(
+    row = _newest(store, target, objective)
+    if row is None:
+        return
+    for file in store.rows("SELECT name, content FROM policy_file WHERE policy = ?", row["id"]):
+        (folder / Path(file["name"]).name).write_bytes(file["content"])
+
+
+def _newest(store: Store, target: int, objective: str | None) -> sqlite3.Row | None:
+    return store.row(
         "SELECT id, number FROM policy WHERE target = ? AND objective IS ? ORDER BY id DESC",
         target,
         objective,
     )
-    if row is None:
-        return None
-    for file in store.rows("SELECT name, content FROM policy_file WHERE policy = ?", row["id"]):
-        (folder / Path(file["name"]).name).write_bytes(file["content"])
-    return int(row["number"])

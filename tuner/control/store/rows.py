@@ -72,7 +72,7 @@ def values_of(m: Measurement) -> dict[str, float | None]:
     """Return the columns for what was measured; None is not known."""
     figures = {name: known(value) for name, value in m.figures().items()}
     change = {"change_seconds": known(m.change_seconds), "change_requests": known(m.change_requests)}
-    return {**figures, **change, "quantiles_mixed": int(m.quantiles_mixed)}
+    return {**figures, **change, "quantiles_mixed": int(m.quantiles_mixed), "timed": known(m.timed)}
 
 
 def measurement_of(row: sqlite3.Row, configuration: Configuration) -> Measurement:
@@ -94,6 +94,7 @@ def measurement_of(row: sqlite3.Row, configuration: Configuration) -> Measuremen
         end=row["time"],
         configuration=configuration,
         quantiles_mixed=bool(row["quantiles_mixed"]),
+        timed=math.inf if row["timed"] is None else row["timed"],
         **shown,
     )
 

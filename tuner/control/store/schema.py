@@ -17,9 +17,14 @@ They need no other version of the file. A file that lacks some was written befor
 gets them when it is opened.
 """
 
-BESIDE = {"change_seconds": "REAL", "change_requests": "REAL", "quantiles_mixed": "INTEGER"}
-"""The columns of a window for what is no quantity of its own, but decides what it costs and whether something
-is learned from it; NULL is not known."""
+BESIDE = {
+    "change_seconds": "REAL",
+    "change_requests": "REAL",
+    "quantiles_mixed": "INTEGER",
+    "timed": "REAL",
+}
+"""The columns of a window for what is no quantity of its own, but decides what it costs, and whether and how
+surely something is learned from it; NULL is not known, or infinite."""
 ADDED = {
     "target": {"objective": "TEXT"},
     "window": MEASURED | BESIDE,

@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from tuner.control.decide.decision import Rollback
+from tuner.control.decide.evidence import Failures
 from tuner.control.store.store import ACTIONS, UNENDED, Store
 from tuner.knobs import Configuration
 
@@ -21,8 +22,8 @@ class Unfinished:
     wanted: Configuration
     back: bool
     """Whether it was a rollback."""
-    failure_share: float
-    """Share of requests that failed in the last usable window before it; 0 without one."""
+    failed_requests: Failures
+    """In the last usable window before it; none without one."""
 
 
 def unfinished_change(store: Store, target: int) -> Unfinished | None:
@@ -61,12 +62,12 @@ def _unfinished(store: Store, row: sqlite3.Row) -> Unfinished:
         previous=store.configuration(row["previous"]),
         wanted=store.configuration(row["configuration"]),
         back=row["action"] == ACTIONS[Rollback],
-        failure_share=_failure_share(store, row),
+        failed_requests=_failed_requests(store, row),
     )
 
 
-def _failure_share(store: Store, change: sqlite3.Row) -> float:
-    """Return the share of requests that failed in the last usable window before a change."""
+def _failed_requests(store: Store, change: sqlite3.Row) -> Failures:
+    """Return how many requests failed in the last usable window before a change."""
     row = store.row(
         "SELECT requests, failures FROM window WHERE target = ? AND disturbed = '' "
         "AND id <= (SELECT max(window) FROM decision WHERE target = ? AND id <= ?) ORDER BY id DESC",
@@ -75,7 +76,6 @@ def _failure_share(store: Store, change: sqlite3.Row) -> float:
         change["id"],
     )
     if row is None:
-        return 0.0
+        return Failures()
     with store.parsing_rows():
-        asked = row["requests"] + row["failures"]
-        return float(row["failures"] / asked) if asked else 0.0
+        return Failures(row["failures"], row["requests"] + row["failures"])

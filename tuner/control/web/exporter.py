@@ -60,10 +60,10 @@ class Exporter:
         self._attainment = self._gauge(
             "slo_attainment_ratio", f"Share of the last {RECENT} usable windows that kept the SLO."
         )
-        self._expected = self._gauge("expected_cost", "Learned cost of the last change before it was made.")
-        self._observed = self._gauge(
-            "observed_cost", "Cost of the first usable window after the last change."
+        self._expected = self._gauge(
+            "expected_cost", "Learned cost of the last change, rollbacks aside, before it was made."
         )
+        self._observed = self._gauge("observed_cost", "Cost of the first usable window after that change.")
         self._desired = Gauge(
             METRIC, "Servers that a target should have.", ["target", "pool"], registry=self.registry
         )
