@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tuner.cluster.goodput import Good, Trial, capacity, goodput, long_enough
@@ -179,6 +181,22 @@ def test_goodput_of_regular_arrivals_is_the_capacity() -> None:
 
     assert 100 <= found.rate <= 102
     assert found.outcome.bad_rate <= 0.01
+
+
+@pytest.mark.compiled
+def test_of_a_trace_the_rate_that_came_is_reported(tmp_path: Path) -> None:
+    """Equal gaps, a tenth as long after second 5: only the first part is played, at whatever rate."""
+    times = np.concatenate([np.arange(0.0, 5.0, 0.1), np.arange(5.0, 100.0, 0.01)])
+    (tmp_path / "times.csv").write_text("\n".join(f"{time:.3f}" for time in times))
+    session = {"arrival": f"trace:{tmp_path / 'times.csv'}", "rate": None}
+    made = single(policy="eager", session=session, seconds=4.0)
+
+    found = goodput(made)
+
+    assert 100 <= found.rate <= 125
+    assert found.rate == found.outcome.rate
+    for trial in found.evaluations:  # rounding may move one of the 40 requests out of the measured part
+        assert trial.rate / trial.multiplier == pytest.approx(10, rel=0.03)
 
 
 def waits_longer(load: float, slots: int) -> float:

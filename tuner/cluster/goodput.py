@@ -8,7 +8,8 @@ the rates in the scenario only.
 
 A bad rate of 1 % cannot be estimated from few requests. If a session would have fewer than ``least_requests``
 in the measured part, that part is lengthened up to ``LONGEST`` times; scenarios with a schedule or a trace,
-and those that are measured over a number of requests, are taken as they are. Near the limit the bad rate of
+and those that are measured over a number of requests, are taken as they are. Of a trace the same part is
+measured at every rate, and the rate is that of the requests that came in it. Near the limit the bad rate of
 n requests has a standard error of about ``0.1 / sqrt(n)`` (0.3 % for 1,000), and of many sessions the
 unluckiest counts: measure longer if it matters.
 
@@ -116,7 +117,8 @@ def goodput(
         tolerance: As ``TOLERANCE``.
         least_requests: As ``LEAST_REQUESTS``.
         at_least: Rate, requests/s, below which the result does not matter: if that rate is not good, the
-            result is 0 after one trial. To find the best of many clusters, give the best rate so far.
+            result is 0 after one trial. To find the best of many clusters, give the best rate so far. Not
+            used with a trace, whose rate is known after a trial only.
         near: A multiplier near the result, such as that of another seed; the search begins there.
         progress: Called after every rate tried.
         run: Simulates a scenario in place of :func:`~tuner.cluster.simulation.simulate`.
@@ -144,7 +146,7 @@ def goodput(
     if scenario.at_once:
         return search.result(1.0 if search.is_good(1.0) else 0.0, whole=False)
     total = scenario.total_rate
-    if at_least and not search.is_good(at_least / total):
+    if at_least and not scenario.traced and not search.is_good(at_least / total):
         return search.result(0.0, whole=False)
     full = capacity(scenario) / total
     _check_requests(scenario, full)
@@ -182,7 +184,7 @@ class _Search:
         enough = self._overall_kept if self._overall else self._each_kept
         good = outcome.requests > 0 and enough(outcome)  # without requests nothing is known
         bad_rate = outcome.bad_rate if self._overall else outcome.worst_bad_rate
-        rate = outcome.rate if tried.at_once else tried.total_rate
+        rate = outcome.rate if tried.at_once or tried.traced else tried.total_rate
         self._trials.append(Trial(multiplier, rate, bad_rate, good))
         if self._progress:
             self._progress(self._trials[-1])
@@ -223,7 +225,7 @@ class _Search:
 
 def _check_requests(scenario: Scenario, full: float) -> None:
     """Raise InvalidInput if the rates to try bring more requests than anybody can wait for."""
-    if scenario.requests is not None:
+    if scenario.requests is not None or scenario.traced:
         return
     requests = full * scenario.total_rate * scenario.duration
     if requests > MOST_REQUESTS:
@@ -292,8 +294,7 @@ def _distributed(session: SessionSpec, probability: np.ndarray, counts: np.ndarr
 def long_enough(scenario: Scenario, least_requests: int = LEAST_REQUESTS) -> Scenario:
     """Return the scenario, up to ``LONGEST`` times as long, so that every session has that many requests."""
     rates = [session.rate for session in scenario.each_session if isinstance(session.rate, float)]
-    plain = not any(session.arrival.startswith("trace:") for session in scenario.sessions)
-    if scenario.requests is not None or not plain or len(rates) < len(scenario.each_session):
+    if scenario.requests is not None or scenario.traced or len(rates) < len(scenario.each_session):
         return scenario
     seconds = min(least_requests / min(rates), LONGEST * scenario.seconds)
     return scenario if seconds <= scenario.seconds else scenario.model_copy(update={"seconds": seconds})

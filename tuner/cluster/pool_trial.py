@@ -36,7 +36,7 @@ class PoolTrial:
             "noise": scenario.noise,
         }
         session = scenario.sessions[0]
-        arrival = "poisson" if session.arrival.startswith("trace:") else session.arrival
+        arrival = "poisson" if session.traced else session.arrival
         self._session = session.model_copy(update={"rate": None, "arrival": arrival, "copies": 1})
 
     def __call__(self, pool: tuple[int, ...], requests: int, at_least: float) -> float:

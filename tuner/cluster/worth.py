@@ -15,6 +15,8 @@ FEWEST = 10
 """Late or dropped requests that the quantile must allow, for 1 % to be more than luck."""
 SURE = 1.96
 """Standard errors of a 95 % interval."""
+PLAYED = 0.01
+"""Share of the measured time by which a trace may end before or after it, without a word."""
 EXCESS = 1.005
 """By which a rate may exceed a capacity, which is not known exactly."""
 
@@ -47,6 +49,7 @@ def doubts(scenario: Scenario, outcome: Outcome, rate: float | None = None) -> t
             f"only {least.requests:,} requests of {least.name}{more} were simulated: the share of "
             f"{1 - least.quantile:.2g} that may be bad is below {FEWEST}, so luck decides; measure longer"
         )
+    texts += _trace_doubts(scenario)
     if rate is not None and not scenario.at_once:
         most = capacity(scenario)
         if rate > most * EXCESS:
@@ -62,6 +65,24 @@ def doubts(scenario: Scenario, outcome: Outcome, rate: float | None = None) -> t
                 f"batches of {session.name} have at most {LARGEST:,} requests, though more fit into its SLO"
             )
     return tuple(texts)
+
+
+def _trace_doubts(scenario: Scenario) -> list[str]:
+    """Return sentences on traces that last longer than what is simulated, or end before."""
+    if scenario.requests is not None:
+        return []
+    begin, end, _ = scenario.interval
+    texts = []
+    for session in scenario.each_session:
+        times = session.process().times
+        last = end if times is None else float(times[-1])
+        if abs(last - end) > PLAYED * (end - begin):
+            what = "the rest plays no part" if last > end else "nothing comes from then on"
+            texts.append(
+                f"the trace of {session.name} lasts {last:.6g} s, and {end:.6g} s are simulated: {what}"
+            )
+    more = [f"that holds of {len(texts) - 1} more traces"] if len(texts) > 1 else []
+    return texts[:1] + more
 
 
 def other_rates(
