@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.cluster.epochs import simulate_epochs
 from tuner.cluster.outcome import Outcome, within
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import simulate
@@ -121,11 +122,13 @@ def goodput(
             used with a trace, whose rate is known after a trial only.
         near: A multiplier near the result, such as that of another seed; the search begins there.
         progress: Called after every rate tried.
-        run: Simulates a scenario in place of :func:`~tuner.cluster.simulation.simulate`.
+        run: Simulates a scenario in place of :func:`~tuner.cluster.simulation.simulate`, or of
+            :func:`~tuner.cluster.epochs.simulate_epochs` if it has a planner.
 
     Raises:
         ValueError: The limit or the tolerance makes no sense.
-        InvalidInput: The accelerators are so fast that too many requests would have to be simulated.
+        InvalidInput: The accelerators are so fast that too many requests would have to be simulated; or the
+            planner needs accelerators and a time, and the scenario has something else.
     """
     limit = good.limit
     if not (0 <= (limit or 0) < 1 and 0 < tolerance < 1):
@@ -216,6 +219,8 @@ class _Search:
         return within(outcome.bad_rate, float(self._allowed @ requests) / outcome.requests)
 
     def _simulate(self, scenario: Scenario) -> Outcome:
+        if scenario.planner is not None:
+            return simulate_epochs(scenario).outcome
         if scenario.requests is None or scenario.at_once or self._overall or not scenario.steady:
             return simulate(scenario)
         rates = np.array([session.mean_rate(math.inf) for session in scenario.each_session])

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tuner.cluster import Scenario, Session
+from tuner.cluster import Scenario, Session, simulate
 from tuner.cluster.epochs import EpochRecord, EpochRun, simulate_epochs
+from tuner.cluster.goodput import goodput
 from tuner.errors import InvalidInput
 
 
@@ -92,6 +93,18 @@ def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:
     """A planner has its own policy."""
     with pytest.raises(ValueError, match=words):
         scenario(**fields)
+
+
+def test_the_goodput_is_that_under_the_planner() -> None:
+    """Not that of its policy without it."""
+    made = scenario(planner="oblivious", accelerators=4, seconds=10.0)
+
+    found = goodput(made, tolerance=0.2)
+
+    tried = made.scaled(found.multiplier)
+    assert found.outcome == simulate_epochs(tried).outcome != simulate(tried)
+    with pytest.raises(InvalidInput, match="needs `accelerators` and `seconds`"):
+        goodput(scenario(requests=100))
 
 
 def test_a_planner_needs_a_time() -> None:
