@@ -55,7 +55,7 @@ class Fake:
 
     @property
     def sessions(self) -> list[FakeSession]:
-        return [FakeSession(self.worst_bad_rate)]
+        return [FakeSession(self.worst_bad_rate) for _ in self.scenario.each_session]
 
     def to_json(self) -> dict[str, float]:
         return {"bad_rate": self.bad_rate}
@@ -156,6 +156,25 @@ def test_few_requests_lengthen_the_simulation() -> None:
     assert long_enough(scenario(rate=20.0), 1000).seconds == 50
     assert long_enough(scenario(rate=0.1), 1000).seconds == 200
     assert long_enough(scenario(rate=[[0, 20], [5, 1]]), 1000).seconds == 10
+
+
+@pytest.mark.parametrize(
+    ("good", "sessions", "seconds"),
+    [(Good(), 1, 10), (Good(0.001), 1, 20), (Good(0.0), 1, 10), (Good(0.001, overall=True), 4, 10)],
+)
+def test_a_limit_that_few_requests_may_break_lengthens_the_simulation(
+    good: Good, sessions: int, seconds: float
+) -> None:
+    """At 500 requests/s of each session until ten may be bad, of each or overall; where none may, nothing."""
+    tried: list[Scenario] = []
+
+    def run(one: Scenario) -> Any:
+        tried.append(one)
+        return Curve(math.inf)(one)
+
+    goodput(scenario(rate=500.0, sessions=sessions), good=good, at_least=500.0 * sessions, run=run)
+
+    assert tried[0].seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("wrong", [{"good": Good(1.0)}, {"good": Good(-0.1)}, {"tolerance": 0.0}])

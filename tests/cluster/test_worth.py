@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuner.cluster import Scenario, Session, simulate
-from tuner.cluster.goodput import goodput
+from tuner.cluster.goodput import Good, goodput
 from tuner.cluster.worth import bad_interval, doubts, other_rates
 from tuner.errors import InvalidInput
 
@@ -37,6 +37,21 @@ def test_few_requests_are_noted() -> None:
 
     assert "so luck decides" in doubts(few, simulate(few))[0]
     assert doubts(many, simulate(many)) == ()
+
+
+@pytest.mark.compiled
+def test_a_limit_takes_the_place_of_the_quantile_in_the_notes() -> None:
+    """Two sessions of 1,000 requests each: ten of each may be bad, and two of all with a limit of 0.1 %."""
+    scenario = make(5.0, copies=2)
+    outcome = simulate(scenario)
+
+    (few,) = doubts(scenario, outcome, good=Good(0.001))
+    (overall,) = doubts(scenario, outcome, good=Good(0.001, overall=True))
+    assert "requests of a-" in few
+    assert "the share of 0.001" in few
+    assert f"only {outcome.requests:,} requests were simulated" in overall
+    assert doubts(scenario, outcome, good=Good(0.02)) == ()
+    assert doubts(scenario, outcome, good=Good(0.006, overall=True)) == ()
 
 
 @pytest.mark.compiled

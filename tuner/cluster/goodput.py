@@ -6,12 +6,12 @@ could execute at best, then bisected. Every rate is tried with the same seed, wh
 faster or slower; so two rates differ by the rate, and not by luck. The result depends on the proportions of
 the rates in the scenario only.
 
-A bad rate of 1 % cannot be estimated from few requests. If a session would have fewer than ``least_requests``
-in the measured part, that part is lengthened up to ``LONGEST`` times; scenarios with a schedule or a trace,
-and those that are measured over a number of requests, are taken as they are. Of a trace the same part is
-measured at every rate, and the rate is that of the requests that came in it. Near the limit the bad rate of
-n requests has a standard error of about ``0.1 / sqrt(n)`` (0.3 % for 1,000), and of many sessions the
-unluckiest counts: measure longer if it matters.
+A bad rate of 1 % cannot be estimated from few requests. If a session would have fewer than ``LEAST_REQUESTS``
+in the measured part, or fewer than ``FEWEST`` of them may be bad, that part is lengthened up to ``LONGEST``
+times; scenarios with a schedule or a trace, and those that are measured over a number of requests, are taken
+as they are. Of a trace the same part is measured at every rate, and the rate is that of the requests that
+came in it. Near the limit the bad rate of n requests has a standard error of about ``0.1 / sqrt(n)`` (0.3 %
+for 1,000), and of many sessions the unluckiest counts: measure longer if it matters.
 
 A scenario that is measured over a number of requests is not simulated to its end where a rate is too high: it
 stops when more requests are late or dropped than all of them together allow.
@@ -46,6 +46,8 @@ LOWEST = 1e-4
 """Share of the capacity below which a rate counts as none."""
 LEAST_REQUESTS = 1000
 """Least requests of every session; the simulation is lengthened to have them, up to ``LONGEST`` times."""
+FEWEST = 10
+"""Requests that may be late or dropped, at least, for their share to be more than luck."""
 LONGEST = 20.0
 """Largest factor by which the measured part is lengthened."""
 TOLERANCE = 0.005
@@ -65,6 +67,10 @@ class Good(NamedTuple):
     """The largest share of late or dropped requests; if None, what the quantile of each session leaves."""
     overall: bool = False
     """Whether that holds for all requests together, instead of for those of every session."""
+
+    def allowed(self, quantile: float) -> float:
+        """Return the share of late or dropped requests that is allowed to a session with this quantile."""
+        return 1 - quantile if self.limit is None else self.limit
 
 
 class Trial(NamedTuple):
@@ -102,7 +108,7 @@ def goodput(
     *,
     good: Good = Good(),  # noqa: B008 - it does not change
     tolerance: float = TOLERANCE,
-    least_requests: int = LEAST_REQUESTS,
+    least_requests: int | None = None,
     at_least: float = 0.0,
     near: float | None = None,
     progress: Callable[[Trial], None] | None = None,
@@ -116,7 +122,8 @@ def goodput(
         scenario: Gives the proportions of the sessions' rates.
         good: Which bad rates are good.
         tolerance: As ``TOLERANCE``.
-        least_requests: As ``LEAST_REQUESTS``.
+        least_requests: Of every session, up to ``LONGEST`` times the time of the scenario; if None,
+            ``LEAST_REQUESTS`` and as many as it takes to allow ``FEWEST`` bad ones.
         at_least: Rate, requests/s, below which the result does not matter: if that rate is not good, the
             result is 0 after one trial. To find the best of many clusters, give the best rate so far. Not
             used with a trace, whose rate is known after a trial only.
@@ -135,9 +142,9 @@ def goodput(
         raise ValueError(
             f"`0 <= limit < 1` and `0 < tolerance < 1` must hold, but got {limit=}, {tolerance=}"
         )
-    allowed = np.array(
-        [1 - session.quantile if limit is None else limit for session in scenario.each_session]
-    )
+    allowed = np.array([good.allowed(session.quantile) for session in scenario.each_session])
+    if least_requests is None:
+        least_requests = _least_requests(scenario, allowed, good.overall)
     search = _Search(
         scenario,
         allowed=allowed,
@@ -226,6 +233,20 @@ class _Search:
         rates = np.array([session.mean_rate(math.inf) for session in scenario.each_session])
         shares = rates / rates.sum() * (MARGIN if rates.size > 1 else 1.0)
         return simulate(scenario, most_bad=scenario.requests * shares * self._allowed)
+
+
+def _least_requests(scenario: Scenario, allowed: np.ndarray, overall: bool) -> int:
+    """Return how many requests the rarest session must have; as many as usual where none may be bad.
+
+    Args:
+        scenario: Gives the proportions of the rates.
+        allowed: The share of bad requests that is allowed to each session.   # (M,)
+        overall: Whether all requests together must allow ``FEWEST`` bad ones, and not those of each session.
+    """
+    rates = np.array([session.mean_rate(scenario.duration) for session in scenario.each_session])  # (M,)
+    shares = rates / rates.sum()
+    least, part = (allowed @ shares, shares.min()) if overall else (allowed.min(), 1.0)
+    return LEAST_REQUESTS if least == 0 else max(LEAST_REQUESTS, round(FEWEST / least * part))
 
 
 def _check_requests(scenario: Scenario, full: float) -> None:
