@@ -12,7 +12,10 @@ import numpy as np
 
 from tuner.rounding import ROUNDING
 
-__all__ = ["BatchingProfile", "best_batch", "fit_profile"]
+__all__ = ["FEW", "BatchingProfile", "best_batch", "fit_profile"]
+
+FEW = 5
+"""Executions of a batch size below which their mean time is noise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +50,13 @@ class BatchingProfile:
         return batch / self.latency(batch)
 
 
-def fit_profile(counts: np.ndarray, seconds: np.ndarray, *, few: int = 5) -> BatchingProfile | None:
+def fit_profile(counts: np.ndarray, seconds: np.ndarray, *, few: int = FEW) -> BatchingProfile | None:
     """Fit l(b) to totals per batch size by least squares weighted with the number of executions.
 
     Args:
         counts: Executions per batch size.   # (B+1,), counts[0] unused
         seconds: Time spent in them.   # (B+1,) s, seconds[0] unused
-        few: Batch sizes with fewer executions are ignored: their mean is noise.
+        few: Batch sizes with fewer executions are ignored.
 
     Returns:
         The profile, or None if nothing was executed, or in no time. With one batch size only, the split

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.cluster import Scenario
-from tuner.cluster.epochs import simulate_epochs
 from tuner.cluster.goodput import goodput
 from tuner.cluster.placement_trial import choose_placement
 from tuner.cluster.scenario import Session
@@ -111,7 +110,7 @@ class SquishyMix(Experiment[str, Rates]):
         if task.startswith(RANDOM):
             return Rates(squishy.packed, squishy.rate, 0.0)
         once = Scenario(planner="oblivious", epoch_s=ONE_PLAN, **given)
-        oblivious = goodput(once, run=lambda tried: simulate_epochs(tried).outcome, tolerance=TOLERANCE)
+        oblivious = goodput(once, tolerance=TOLERANCE)
         return Rates(squishy.packed, squishy.rate, oblivious.rate)
 
     def rows(self, found: Answers[str, Rates]) -> Iterator[Row]:

@@ -1,12 +1,14 @@
 """Symphony, Figure 14: advice for the autoscaler of 512 accelerators under a changing load of 24 models.
 
 The paper's rates come from 150 hours of video, which are not public; ours rise and fall, each model at its
-own pace, and all of them together once above what the cluster can serve. Advice is given and not followed.
+own pace, and all of them together once above what the cluster can serve. Advice is given and not followed. It
+is made from an interval, and judged by the next one: whether that is good where it was not to scale up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ STEP = 5.0
 LOW, HIGH, PEAK = 0.4, 1.0, 1.7
 """Load relative to batches that take half of each SLO: it moves between two, and is higher for a sixth."""
 MOST_BAD = 1.0
-"""% when the advice is not to scale up."""
+"""% after the advice not to scale up: our target; the paper shows a low one, without a number."""
 
 
 @experiment(
@@ -59,18 +61,13 @@ class ScalingAdviceOfACluster(RepeatedExperiment[tuple[EpochRecord, ...]]):
 
     def rows(self, found: Answers[None, tuple[EpochRecord, ...]]) -> Iterator[Row]:
         runs = found[None]
-        quiet = [[one for one in run if one.desired <= one.accelerators] for run in runs]
-        yield row(
-            "bad rate when not scaling up",
-            [100 * sum(one.bad for one in run) / max(sum(one.requests for one in run), 1) for run in quiet],
-            unit="%",
-            published=MOST_BAD,
-            note="target: below; of all requests in intervals without the advice to scale up",
-        )
-        worst = [100 * max((one.bad / max(one.requests, 1) for one in run), default=0.0) for run in quiet]
-        yield row("worst interval of those", worst, unit="%", published=MOST_BAD, note="target: below")
-        shares = [100 * len(own) / len(run) for own, run in zip(quiet, runs, strict=True)]
-        yield row("intervals of those", shares, unit="%")
+        judged = [after_no_advice(run) for run in runs]
+        yield row("intervals after the advice not to scale up", [float(len(own)) for own in judged])
+        bad = [[100 * one.bad / max(one.requests, 1) for one in own] for own in judged]  # %
+        below = [100 * float(np.mean([rate < MOST_BAD for rate in own])) for own in bad]
+        yield row(f"of those, with less than {MOST_BAD:g} % bad", below, unit="%", note="our target: 100")
+        yield row("bad rate, the median of those", [float(np.median(own)) for own in bad], unit="%")
+        yield row("bad rate, the worst of those", [max(own) for own in bad], unit="%")
         for name, choose in (("fewest", min), ("most", max)):
             wanted = [float(choose(one.desired for one in run)) for run in runs]
             yield row(f"{name} accelerators desired", wanted, note=f"of {self.accelerators}")
@@ -111,6 +108,11 @@ class ScalingAdviceOfACluster(RepeatedExperiment[tuple[EpochRecord, ...]]):
             axis.set(xlabel="s", ylabel=label)
         style.legend(axes.flat[0])
         return [style.Drawing(figure)]
+
+
+def after_no_advice(run: tuple[EpochRecord, ...]) -> list[EpochRecord]:
+    """Return the intervals before which the advice was not to scale up."""
+    return [later for earlier, later in pairwise(run) if earlier.desired <= earlier.accelerators]
 
 
 def changing_sessions(accelerators: int, seconds: float, seed: int) -> list[Session]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tuner.cluster.goodput import Good, Trial, capacity, goodput, long_enough
@@ -53,7 +55,7 @@ class Fake:
 
     @property
     def sessions(self) -> list[FakeSession]:
-        return [FakeSession(self.worst_bad_rate)]
+        return [FakeSession(self.worst_bad_rate) for _ in self.scenario.each_session]
 
     def to_json(self) -> dict[str, float]:
         return {"bad_rate": self.bad_rate}
@@ -156,6 +158,25 @@ def test_few_requests_lengthen_the_simulation() -> None:
     assert long_enough(scenario(rate=[[0, 20], [5, 1]]), 1000).seconds == 10
 
 
+@pytest.mark.parametrize(
+    ("good", "sessions", "seconds"),
+    [(Good(), 1, 10), (Good(0.001), 1, 20), (Good(0.0), 1, 10), (Good(0.001, overall=True), 4, 10)],
+)
+def test_a_limit_that_few_requests_may_break_lengthens_the_simulation(
+    good: Good, sessions: int, seconds: float
+) -> None:
+    """At 500 requests/s of each session until ten may be bad, of each or overall; where none may, nothing."""
+    tried: list[Scenario] = []
+
+    def run(one: Scenario) -> Any:
+        tried.append(one)
+        return Curve(math.inf)(one)
+
+    goodput(scenario(rate=500.0, sessions=sessions), good=good, at_least=500.0 * sessions, run=run)
+
+    assert tried[0].seconds == pytest.approx(seconds)
+
+
 @pytest.mark.parametrize("wrong", [{"good": Good(1.0)}, {"good": Good(-0.1)}, {"tolerance": 0.0}])
 def test_senseless_limits(wrong: dict[str, Any]) -> None:
     """Told at once."""
@@ -179,6 +200,22 @@ def test_goodput_of_regular_arrivals_is_the_capacity() -> None:
 
     assert 100 <= found.rate <= 102
     assert found.outcome.bad_rate <= 0.01
+
+
+@pytest.mark.compiled
+def test_of_a_trace_the_rate_that_came_is_reported(tmp_path: Path) -> None:
+    """Equal gaps, a tenth as long after second 5: only the first part is played, at whatever rate."""
+    times = np.concatenate([np.arange(0.0, 5.0, 0.1), np.arange(5.0, 100.0, 0.01)])
+    (tmp_path / "times.csv").write_text("\n".join(f"{time:.3f}" for time in times))
+    session = {"arrival": f"trace:{tmp_path / 'times.csv'}", "rate": None}
+    made = single(policy="eager", session=session, seconds=4.0)
+
+    found = goodput(made)
+
+    assert 100 <= found.rate <= 125
+    assert found.rate == found.outcome.rate
+    for trial in found.evaluations:  # rounding may move one of the 40 requests out of the measured part
+        assert trial.rate / trial.multiplier == pytest.approx(10, rel=0.03)
 
 
 def waits_longer(load: float, slots: int) -> float:

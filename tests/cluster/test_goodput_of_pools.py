@@ -167,6 +167,17 @@ def test_the_climb_finds_a_top() -> None:
     assert climb.best.rate >= 0.95 * max(sweep)
 
 
+def test_the_climb_goes_down_where_nothing_is_served() -> None:
+    """The slow instances serve up to 272 items in time: 500, 340 and 660 are all too high."""
+    cluster = pool("drs", requests=1000, slo_ms=110.0, sizes="gaussian:500,120")
+
+    climb = climb_threshold(cluster)
+
+    assert [climb.trials[threshold] for threshold in (340, 500, 660)] == [0, 0, 0]
+    assert 0 <= climb.threshold <= 280
+    assert climb.best.rate >= goodput(cluster.model_copy(update={"options": {"threshold": 0}})).rate > 0
+
+
 def test_learning_costs_little() -> None:
     """Without prior knowledge kairos serves nearly what it does when it knows the profile."""
     learning = goodput(pool(requests=8000)).rate

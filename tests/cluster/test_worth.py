@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tuner.cluster import Scenario, Session, simulate
-from tuner.cluster.goodput import goodput
+from tuner.cluster.goodput import Good, goodput
 from tuner.cluster.worth import bad_interval, doubts, other_rates
 from tuner.errors import InvalidInput
 
@@ -35,6 +37,36 @@ def test_few_requests_are_noted() -> None:
 
     assert "so luck decides" in doubts(few, simulate(few))[0]
     assert doubts(many, simulate(many)) == ()
+
+
+@pytest.mark.compiled
+def test_a_limit_takes_the_place_of_the_quantile_in_the_notes() -> None:
+    """Two sessions of 1,000 requests each: ten of each may be bad, and two of all with a limit of 0.1 %."""
+    scenario = make(5.0, copies=2)
+    outcome = simulate(scenario)
+
+    (few,) = doubts(scenario, outcome, good=Good(0.001))
+    (overall,) = doubts(scenario, outcome, good=Good(0.001, overall=True))
+    assert "requests of a-" in few
+    assert "the share of 0.001" in few
+    assert f"only {outcome.requests:,} requests were simulated" in overall
+    assert doubts(scenario, outcome, good=Good(0.02)) == ()
+    assert doubts(scenario, outcome, good=Good(0.006, overall=True)) == ()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(1.0, "lasts 3 s, and 2 s are simulated: the rest plays no part"), (5.0, "nothing comes from then on")],
+)
+def test_a_trace_that_is_not_played_to_its_end_is_noted(tmp_path: Path, seconds: float, said: str) -> None:
+    """Neither is a time that goes beyond its end what somebody meant."""
+    (tmp_path / "times.csv").write_text("".join(f"{number / 600}\n" for number in range(1801)))
+    fields = {"arrival": f"trace:{tmp_path / 'times.csv'}", "rate": None}
+
+    scenario, whole = make(seconds, **fields), make(2.0, **fields)
+    assert said in doubts(scenario, simulate(scenario))[-1]
+    assert doubts(whole, simulate(whole)) == ()
 
 
 @pytest.mark.compiled

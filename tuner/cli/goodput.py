@@ -77,7 +77,7 @@ def goodput(
         found = search(scenario, good=good, progress=show)
         progress.update(task, description="other seeds")
         others = other_rates(scenario, found, seeds - 1, good)
-    print_notes(console, doubts(scenario, found.outcome, found.rate))
+    print_notes(console, doubts(scenario, found.outcome, found.rate, good))
     low, high = min((found.rate, *others)), max((found.rate, *others))
     console.print(outcome_table(scenario, found.outcome))
     most = _limit_text(scenario, share, overall)

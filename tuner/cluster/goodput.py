@@ -6,11 +6,12 @@ could execute at best, then bisected. Every rate is tried with the same seed, wh
 faster or slower; so two rates differ by the rate, and not by luck. The result depends on the proportions of
 the rates in the scenario only.
 
-A bad rate of 1 % cannot be estimated from few requests. If a session would have fewer than ``least_requests``
-in the measured part, that part is lengthened up to ``LONGEST`` times; scenarios with a schedule or a trace,
-and those that are measured over a number of requests, are taken as they are. Near the limit the bad rate of
-n requests has a standard error of about ``0.1 / sqrt(n)`` (0.3 % for 1,000), and of many sessions the
-unluckiest counts: measure longer if it matters.
+A bad rate of 1 % cannot be estimated from few requests. If a session would have fewer than ``LEAST_REQUESTS``
+in the measured part, or fewer than ``FEWEST`` of them may be bad, that part is lengthened up to ``LONGEST``
+times; scenarios with a schedule or a trace, and those that are measured over a number of requests, are taken
+as they are. Of a trace the same part is measured at every rate, and the rate is that of the requests that
+came in it. Near the limit the bad rate of n requests has a standard error of about ``0.1 / sqrt(n)`` (0.3 %
+for 1,000), and of many sessions the unluckiest counts: measure longer if it matters.
 
 A scenario that is measured over a number of requests is not simulated to its end where a rate is too high: it
 stops when more requests are late or dropped than all of them together allow.
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.cluster.epochs import simulate_epochs
 from tuner.cluster.outcome import Outcome, within
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import simulate
@@ -44,6 +46,8 @@ LOWEST = 1e-4
 """Share of the capacity below which a rate counts as none."""
 LEAST_REQUESTS = 1000
 """Least requests of every session; the simulation is lengthened to have them, up to ``LONGEST`` times."""
+FEWEST = 10
+"""Requests that may be late or dropped, at least, for their share to be more than luck."""
 LONGEST = 20.0
 """Largest factor by which the measured part is lengthened."""
 TOLERANCE = 0.005
@@ -63,6 +67,10 @@ class Good(NamedTuple):
     """The largest share of late or dropped requests; if None, what the quantile of each session leaves."""
     overall: bool = False
     """Whether that holds for all requests together, instead of for those of every session."""
+
+    def allowed(self, quantile: float) -> float:
+        """Return the share of late or dropped requests that is allowed to a session with this quantile."""
+        return 1 - quantile if self.limit is None else self.limit
 
 
 class Trial(NamedTuple):
@@ -100,7 +108,7 @@ def goodput(
     *,
     good: Good = Good(),  # noqa: B008 - it does not change
     tolerance: float = TOLERANCE,
-    least_requests: int = LEAST_REQUESTS,
+    least_requests: int | None = None,
     at_least: float = 0.0,
     near: float | None = None,
     progress: Callable[[Trial], None] | None = None,
@@ -114,25 +122,29 @@ def goodput(
         scenario: Gives the proportions of the sessions' rates.
         good: Which bad rates are good.
         tolerance: As ``TOLERANCE``.
-        least_requests: As ``LEAST_REQUESTS``.
+        least_requests: Of every session, up to ``LONGEST`` times the time of the scenario; if None,
+            ``LEAST_REQUESTS`` and as many as it takes to allow ``FEWEST`` bad ones.
         at_least: Rate, requests/s, below which the result does not matter: if that rate is not good, the
-            result is 0 after one trial. To find the best of many clusters, give the best rate so far.
+            result is 0 after one trial. To find the best of many clusters, give the best rate so far. Not
+            used with a trace, whose rate is known after a trial only.
         near: A multiplier near the result, such as that of another seed; the search begins there.
         progress: Called after every rate tried.
-        run: Simulates a scenario in place of :func:`~tuner.cluster.simulation.simulate`.
+        run: Simulates a scenario in place of :func:`~tuner.cluster.simulation.simulate`, or of
+            :func:`~tuner.cluster.epochs.simulate_epochs` if it has a planner.
 
     Raises:
         ValueError: The limit or the tolerance makes no sense.
-        InvalidInput: The accelerators are so fast that too many requests would have to be simulated.
+        InvalidInput: The accelerators are so fast that too many requests would have to be simulated; or the
+            planner needs accelerators and a time, and the scenario has something else.
     """
     limit = good.limit
     if not (0 <= (limit or 0) < 1 and 0 < tolerance < 1):
         raise ValueError(
             f"`0 <= limit < 1` and `0 < tolerance < 1` must hold, but got {limit=}, {tolerance=}"
         )
-    allowed = np.array(
-        [1 - session.quantile if limit is None else limit for session in scenario.each_session]
-    )
+    allowed = np.array([good.allowed(session.quantile) for session in scenario.each_session])
+    if least_requests is None:
+        least_requests = _least_requests(scenario, allowed, good.overall)
     search = _Search(
         scenario,
         allowed=allowed,
@@ -144,7 +156,7 @@ def goodput(
     if scenario.at_once:
         return search.result(1.0 if search.is_good(1.0) else 0.0, whole=False)
     total = scenario.total_rate
-    if at_least and not search.is_good(at_least / total):
+    if at_least and not scenario.traced and not search.is_good(at_least / total):
         return search.result(0.0, whole=False)
     full = capacity(scenario) / total
     _check_requests(scenario, full)
@@ -182,7 +194,7 @@ class _Search:
         enough = self._overall_kept if self._overall else self._each_kept
         good = outcome.requests > 0 and enough(outcome)  # without requests nothing is known
         bad_rate = outcome.bad_rate if self._overall else outcome.worst_bad_rate
-        rate = outcome.rate if tried.at_once else tried.total_rate
+        rate = outcome.rate if tried.at_once or tried.traced else tried.total_rate
         self._trials.append(Trial(multiplier, rate, bad_rate, good))
         if self._progress:
             self._progress(self._trials[-1])
@@ -214,6 +226,8 @@ class _Search:
         return within(outcome.bad_rate, float(self._allowed @ requests) / outcome.requests)
 
     def _simulate(self, scenario: Scenario) -> Outcome:
+        if scenario.planner is not None:
+            return simulate_epochs(scenario).outcome
         if scenario.requests is None or scenario.at_once or self._overall or not scenario.steady:
             return simulate(scenario)
         rates = np.array([session.mean_rate(math.inf) for session in scenario.each_session])
@@ -221,9 +235,23 @@ class _Search:
         return simulate(scenario, most_bad=scenario.requests * shares * self._allowed)
 
 
+def _least_requests(scenario: Scenario, allowed: np.ndarray, overall: bool) -> int:
+    """Return how many requests the rarest session must have; as many as usual where none may be bad.
+
+    Args:
+        scenario: Gives the proportions of the rates.
+        allowed: The share of bad requests that is allowed to each session.   # (M,)
+        overall: Whether all requests together must allow ``FEWEST`` bad ones, and not those of each session.
+    """
+    rates = np.array([session.mean_rate(scenario.duration) for session in scenario.each_session])  # (M,)
+    shares = rates / rates.sum()
+    least, part = (allowed @ shares, shares.min()) if overall else (allowed.min(), 1.0)
+    return LEAST_REQUESTS if least == 0 else max(LEAST_REQUESTS, round(FEWEST / least * part))
+
+
 def _check_requests(scenario: Scenario, full: float) -> None:
     """Raise InvalidInput if the rates to try bring more requests than anybody can wait for."""
-    if scenario.requests is not None:
+    if scenario.requests is not None or scenario.traced:
         return
     requests = full * scenario.total_rate * scenario.duration
     if requests > MOST_REQUESTS:
@@ -292,8 +320,7 @@ def _distributed(session: SessionSpec, probability: np.ndarray, counts: np.ndarr
 def long_enough(scenario: Scenario, least_requests: int = LEAST_REQUESTS) -> Scenario:
     """Return the scenario, up to ``LONGEST`` times as long, so that every session has that many requests."""
     rates = [session.rate for session in scenario.each_session if isinstance(session.rate, float)]
-    plain = not any(session.arrival.startswith("trace:") for session in scenario.sessions)
-    if scenario.requests is not None or not plain or len(rates) < len(scenario.each_session):
+    if scenario.requests is not None or scenario.traced or len(rates) < len(scenario.each_session):
         return scenario
     seconds = min(least_requests / min(rates), LONGEST * scenario.seconds)
     return scenario if seconds <= scenario.seconds else scenario.model_copy(update={"seconds": seconds})

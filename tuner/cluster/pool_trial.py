@@ -20,6 +20,9 @@ POLICY = "kairos"
 class PoolTrial:
     """Simulates pools of a scenario's catalogue under one policy.
 
+    A pool chosen by shorter simulations was lucky in them, so a longer one, whose result is shown, has other
+    requests; of the same seed the first of them would be the same.
+
     Args:
         scenario: With one session; its policy, if it distributes, serves the pools, otherwise ``kairos``.
         types: Of the catalogue, in the order in which pools count them.
@@ -32,20 +35,25 @@ class PoolTrial:
             "policy": scenario.policy if distributes else POLICY,
             "options": scenario.options if distributes else {},
             "catalogue": tuple(types),
-            "seed": scenario.seed,
             "noise": scenario.noise,
         }
         session = scenario.sessions[0]
-        arrival = "poisson" if session.arrival.startswith("trace:") else session.arrival
+        arrival = "poisson" if session.traced else session.arrival
+        self._seed = scenario.seed
         self._session = session.model_copy(update={"rate": None, "arrival": arrival, "copies": 1})
 
     def __call__(self, pool: tuple[int, ...], requests: int, at_least: float) -> float:
         """Return the goodput, requests/s; 0 if it is below ``at_least``."""
         pairs = zip(self._types, pool, strict=True)
         instances = [{"type": kind.name, "count": count} for kind, count in pairs]
-        scenario = Scenario.model_validate(
-            {**self._fields, "sessions": [self._session], "instances": instances, "requests": requests}
-        )
+        fields = {
+            **self._fields,
+            "sessions": [self._session],
+            "instances": instances,
+            "requests": requests,
+            "seed": self._seed + (requests < REQUESTS),
+        }
+        scenario = Scenario.model_validate(fields)
         return goodput(scenario, tolerance=TOLERANCE, at_least=at_least).rate
 
     def goodput(self, pool: tuple[int, ...]) -> float:

@@ -29,6 +29,9 @@ class Climb(NamedTuple):
 def climb_threshold(scenario: Scenario, *, progress: Callable[[int, float], None] | None = None) -> Climb:
     """Climb from the middle of the sizes that come, with shorter and shorter steps.
 
+    As long as nothing is served, go down, towards a threshold of 0: what only base instances serve in time
+    goes to others.
+
     Args:
         scenario: Under the policy ``drs``; its own threshold is ignored. All sessions get the same.
         progress: Called with every threshold and its goodput.
@@ -51,6 +54,8 @@ def climb_threshold(scenario: Scenario, *, progress: Callable[[int, float], None
         there = max(near, key=height)
         if height(there) > height(here):
             here = there
+        elif height(here) == 0 and here > 0:
+            here = near[0]
         else:
             step //= 2
     return Climb(here, found[here], {threshold: one.rate for threshold, one in found.items()})

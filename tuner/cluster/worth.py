@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-from tuner.cluster.goodput import Good, Goodput, capacity, goodput
+from tuner.cluster.goodput import FEWEST, Good, Goodput, capacity, goodput
 from tuner.cluster.outcome import Outcome
 from tuner.cluster.scenario import Scenario
 from tuner.scheduling.cluster import LARGEST
 
 __all__ = ["bad_interval", "doubts", "other_rates"]
 
-FEWEST = 10
-"""Late or dropped requests that the quantile must allow, for 1 % to be more than luck."""
 SURE = 1.96
 """Standard errors of a 95 % interval."""
+PLAYED = 0.01
+"""Share of the measured time by which a trace may end before or after it, without a word."""
 EXCESS = 1.005
 """By which a rate may exceed a capacity, which is not known exactly."""
 
@@ -30,23 +30,22 @@ def bad_interval(bad: int, requests: int) -> tuple[float, float]:
     return max(low, 0.0), min(high, 1.0)
 
 
-def doubts(scenario: Scenario, outcome: Outcome, rate: float | None = None) -> tuple[str, ...]:
+def doubts(
+    scenario: Scenario,
+    outcome: Outcome,
+    rate: float | None = None,
+    good: Good = Good(),  # noqa: B008 - it does not change
+) -> tuple[str, ...]:
     """Return what a reader should know before relying on a result, in sentences.
 
     Args:
         scenario: What was simulated.
         outcome: The result.
         rate: Of all requests, requests/s, if it is called good.
+        good: Which bad rates are good.
     """
-    texts = []
-    few = [one for one in outcome.sessions if (1 - one.quantile) * one.requests < FEWEST]
-    if few:
-        least = min(few, key=lambda one: one.requests)
-        more = f", and of {len(few) - 1} more," if len(few) > 1 else ""
-        texts.append(
-            f"only {least.requests:,} requests of {least.name}{more} were simulated: the share of "
-            f"{1 - least.quantile:.2g} that may be bad is below {FEWEST}, so luck decides; measure longer"
-        )
+    texts = _luck_doubts(outcome, good)
+    texts += _trace_doubts(scenario)
     if rate is not None and not scenario.at_once:
         most = capacity(scenario)
         if rate > most * EXCESS:
@@ -62,6 +61,42 @@ def doubts(scenario: Scenario, outcome: Outcome, rate: float | None = None) -> t
                 f"batches of {session.name} have at most {LARGEST:,} requests, though more fit into its SLO"
             )
     return tuple(texts)
+
+
+def _luck_doubts(outcome: Outcome, good: Good) -> list[str]:
+    """Return a sentence if so few requests may be bad that luck decides."""
+    allowed = [good.allowed(one.quantile) * one.requests for one in outcome.sessions]
+    few = [one for one, bad in zip(outcome.sessions, allowed, strict=True) if bad < FEWEST]
+    if good.overall and sum(allowed) < FEWEST:
+        requests, whose, share = outcome.requests, "", sum(allowed) / max(outcome.requests, 1)
+    elif few and not good.overall:
+        least = min(few, key=lambda one: one.requests)
+        more = f", and of {len(few) - 1} more," if len(few) > 1 else ""
+        requests, whose, share = least.requests, f" of {least.name}{more}", good.allowed(least.quantile)
+    else:
+        return []
+    return [
+        f"only {requests:,} requests{whose} were simulated: the share of {share:.2g} that may be bad is "
+        f"below {FEWEST}, so luck decides; measure longer"
+    ]
+
+
+def _trace_doubts(scenario: Scenario) -> list[str]:
+    """Return sentences on traces that last longer than what is simulated, or end before."""
+    if scenario.requests is not None:
+        return []
+    begin, end, _ = scenario.interval
+    texts = []
+    for session in scenario.each_session:
+        times = session.process().times
+        last = end if times is None else float(times[-1])
+        if abs(last - end) > PLAYED * (end - begin):
+            what = "the rest plays no part" if last > end else "nothing comes from then on"
+            texts.append(
+                f"the trace of {session.name} lasts {last:.6g} s, and {end:.6g} s are simulated: {what}"
+            )
+    more = [f"that holds of {len(texts) - 1} more traces"] if len(texts) > 1 else []
+    return texts[:1] + more
 
 
 def other_rates(

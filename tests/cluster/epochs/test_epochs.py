@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tuner.cluster import Scenario, Session
+from tuner.cluster import Scenario, Session, simulate
 from tuner.cluster.epochs import EpochRecord, EpochRun, simulate_epochs
+from tuner.cluster.goodput import goodput
 from tuner.errors import InvalidInput
 
 
@@ -53,6 +54,23 @@ def test_the_oblivious_planner_uses_all() -> None:
     assert {record.accelerators for record in run.records} == {8}
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("load_s", [0.0, 4.0])
+def test_one_overload_asks_for_more_accelerators_once(load_s: float) -> None:
+    """Twenty are needed; what was bad before the new ones had loaded their model asks for none."""
+    session = Session(name="a", profile_ms=(100.0,), slo_ms=300, rate=((0, 20), (15, 200)))
+    made = scenario(
+        planner="symphony", accelerators=60, seconds=55.0, load_s=load_s, sessions=[session], epoch_s=15.0
+    )
+
+    run = simulate_epochs(made)
+
+    scaled = [(record.time, record.desired) for record in run.records if record.loaded]
+    assert len(scaled) == 1
+    assert 20 <= scaled[0][1] <= 25
+    assert run.records[-1].bad == 0
+
+
 def test_advice_need_not_be_followed() -> None:
     """Advice on a fixed cluster: fewer when it is idle, more than there are when it is overloaded."""
     run = simulate_epochs(scenario(planner="symphony", accelerators=2), fixed=True)
@@ -92,6 +110,18 @@ def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:
     """A planner has its own policy."""
     with pytest.raises(ValueError, match=words):
         scenario(**fields)
+
+
+def test_the_goodput_is_that_under_the_planner() -> None:
+    """Not that of its policy without it."""
+    made = scenario(planner="oblivious", accelerators=4, seconds=10.0)
+
+    found = goodput(made, tolerance=0.2)
+
+    tried = made.scaled(found.multiplier)
+    assert found.outcome == simulate_epochs(tried).outcome != simulate(tried)
+    with pytest.raises(InvalidInput, match="needs `accelerators` and `seconds`"):
+        goodput(scenario(requests=100))
 
 
 def test_a_planner_needs_a_time() -> None:

@@ -142,6 +142,28 @@ def test_traces_have_their_own_rate_or_are_played_at_another(trace: str) -> None
     assert own.scaled(4).make_workload().next_chunk().time.tolist() == [0.0, 0.125, 0.25, 0.5]
 
 
+def test_of_a_trace_the_same_part_is_measured_at_every_rate(trace: str) -> None:
+    """All times shrink as its gaps do, those of the schedule of another session, too."""
+    steps = SESSION | {"name": "b", "rate": [[0, 10], [5.5, 30]]}
+    made = scenario({**SESSION, "arrival": trace, "rate": None}, steps, seconds=1.2, warmup_seconds=0.4)
+
+    faster = made.scaled(4)
+    assert (faster.seconds, faster.warmup_seconds) == pytest.approx((0.3, 0.1))
+    assert faster.sessions[1].rate == ((0.0, 40.0), (1.375, 120.0))
+    assert made.scaled(0.5).interval.last == pytest.approx(3.2)
+
+
+def test_the_rate_of_a_trace_is_that_of_the_part_that_is_simulated(trace: str) -> None:
+    """Two requests in the first 0.75 s; after its end it has no rate."""
+    session = {**SESSION, "arrival": trace, "rate": None}
+    short = scenario(session, seconds=0.5, warmup_seconds=0.25)
+    shared = scenario({**session, "rate": None}, rate=3.0, seconds=0.25, warmup_seconds=0.125)
+
+    assert short.total_rate == pytest.approx(2 / 0.75)
+    assert shared.total_rate == pytest.approx(2 * 2 / 0.75)
+    assert scenario(session, seconds=100.0).total_rate == 1.5
+
+
 def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
     """The trace, the line, and no word of an option that was not given."""
     (tmp_path / "times.csv").write_text("1\nsoon\n")

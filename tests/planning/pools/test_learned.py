@@ -35,6 +35,7 @@ def window(
     executions: int = 100,
     largest: int = 1000,
     disturbed: tuple[str, ...] = (),
+    batches: dict[int, int] | None = None,
     **knobs: float,
 ) -> dict[str, object]:
     """A measurement as `tuner observe --json` writes it."""
@@ -47,6 +48,7 @@ def window(
         arrival_rate=100.0,
         profile=profile if executions else None,
         disturbed=disturbed,
+        batches=batches or {},
     )
     return {**measured.to_json(), "roles": ROLES}
 
@@ -108,6 +110,19 @@ def test_observations_of_the_latest_configuration_count(tmp_path: Path) -> None:
     assert (found.line.alpha_ms, found.line.beta_ms) == (pytest.approx(3.0), pytest.approx(15.0))  # type: ignore[comparison-overlap]
     assert (found.line.max_batch, found.line.parallel) == (16, 2)
     assert (found.largest, found.executions) == (16, 400)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_quiet_windows_do_not_flatten_what_loaded_ones_show(tmp_path: Path, counted: bool) -> None:
+    """Batches of 1 in 5 ms, ten times as often as batches of up to 16 in 0.5 ms each and 4.5 ms."""
+    few, many = ({1: 1000, 2: 4}, {1: 500, 16: 500}) if counted else (None, None)
+    quiet = [window(0.0, 0.005, executions=1000, largest=1, batches=few) for _ in range(10)]
+    loaded = window(0.0005, 0.0045, executions=1000, largest=16, batches=many)
+
+    (found,) = read_observations(observed(tmp_path / "o.jsonl", *quiet, loaded))
+
+    assert (found.line.alpha_ms, found.line.beta_ms) == (pytest.approx(0.5), pytest.approx(4.5))  # type: ignore[comparison-overlap]
+    assert (found.largest, found.executions) == (16, 11_000 if counted else 1000)
 
 
 def test_of_a_sweep_the_fastest_configuration_is_planned_with(tmp_path: Path) -> None:
@@ -205,6 +220,8 @@ def test_what_goes_beyond_what_was_seen_is_noted(tmp_path: Path) -> None:
         ({"g4dn.xlarge": {"rm2": "text.jsonl"}}, "text.jsonl line 2: is not JSON; give what `tuner observe"),
         ({"g4dn.xlarge": {"rm2": "other.jsonl"}}, "other.jsonl line 1: is no observed window"),
         ({"g4dn.xlarge": {"rm2": "damaged.jsonl"}}, "damaged.jsonl line 1: has a damaged profile"),
+        ({"g4dn.xlarge": {"rm2": "batches.jsonl"}}, "batches.jsonl line 1: has damaged batches"),
+        ({"g4dn.xlarge": {"rm2": "negative.jsonl"}}, "has a damaged profile"),
         ({"g4dn.xlarge": {"rm2": "binary.jsonl"}}, "is not text"),
     ],
 )
@@ -214,6 +231,9 @@ def test_mistakes_are_told(tmp_path: Path, learned: object, said: str) -> None:
     (tmp_path / "text.jsonl").write_text(json.dumps(window()) + "\nhello\n")
     (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
     (tmp_path / "damaged.jsonl").write_text(json.dumps(window() | {"profile": {"alpha": "x"}}) + "\n")
+    (tmp_path / "batches.jsonl").write_text(json.dumps(window() | {"batches": {"1" * 12: 1}}) + "\n")
+    negative = {"alpha": -1.0, "beta": 2.0, "largest": 1, "executions": 9}
+    (tmp_path / "negative.jsonl").write_text(json.dumps(window() | {"profile": negative}) + "\n")
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
 
     with pytest.raises(InvalidInput) as error:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tuner.cluster.goodput import Goodput
+from tuner.cluster.outcome import Outcome
 from tuner.cluster.pool_trial import PoolTrial
 from tuner.cluster.scenario import Scenario
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.planner import Order, make_order, plan_order
 from tuner.planning.trials.candidate import Candidates, kept_sizes
 from tuner.planning.trials.plan import plan_by_trials
-from tuner.planning.trials.trial import Evaluate, run_trials
+from tuner.planning.trials.trial import FIRST, LAST, Evaluate, run_trials
 from tuner.workload.sizes import parse_sizes
 
 
@@ -91,6 +93,31 @@ def test_luck_of_the_first_round_does_not_count() -> None:
     found = run_trials(candidates, lambda pool, requests, at_least: rates[requests, pool])
 
     assert list(found.finalists) == [(2, 0), (0, 2)]
+
+
+def test_the_rounds_have_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the first are not the beginning of those of the second, which are those of a goodput."""
+    order = make_order(scenario := make(3.0))
+    gaps: list[np.ndarray] = []
+
+    def goodput(tried: Scenario, **_: object) -> Goodput:
+        gaps.append(np.diff(tried.make_workload().next_chunk().time))
+        return Goodput(
+            rate=0.0,
+            multiplier=0.0,
+            outcome=Outcome(sessions=(), utilisation=(), seconds=1.0),
+            evaluations=(),
+        )
+
+    monkeypatch.setattr("tuner.cluster.pool_trial.goodput", goodput)
+    trial = PoolTrial(scenario, order.types)
+    trial((1, 0, 0), FIRST, 0.0)
+    trial((1, 0, 0), LAST, 0.0)
+    trial.goodput((1, 0, 0))
+
+    few, many, shown = gaps
+    assert np.median(np.abs(few / many[: few.size] - 1)) > 0.1
+    assert (many == shown).all()
 
 
 @pytest.mark.compiled

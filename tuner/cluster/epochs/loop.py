@@ -35,6 +35,9 @@ class Planner(Protocol):
     def loaded_at(self) -> float:
         """Return when the models that are being loaded will be there, s; infinite if there are none."""
 
+    def interval_ends(self) -> float:
+        """Return when the present interval ends at the latest, s; infinite if there is no such time."""
+
     def use_loaded(self) -> None:
         """Go over to the plan whose models have been loaded."""
 
@@ -69,9 +72,11 @@ def simulate_epochs(
     observer, records = Observer(simulation), list[EpochRecord]()
     epoch = scenario.epoch_s
     while simulation.now < until:
-        look = min(simulation.now + min(LOOK, scenario.epoch_s), until, epoch)
+        look = min(simulation.now + min(LOOK, scenario.epoch_s), until, epoch, planner.interval_ends())
         _advance(simulation, planner, look, lambda now: progress and progress(now / until))
         records.append(planner.end_interval(observer.look(), simulation.now >= epoch))
+        if planner.loaded_at() <= simulation.now:  # after the record, which is of the time before
+            planner.use_loaded()
         if records[-1].planned or simulation.now >= epoch:
             epoch = simulation.now + scenario.epoch_s
     simulation.drain()
@@ -84,5 +89,5 @@ def _advance(
     while simulation.now < until:
         for now in simulation.steps(min(until, planner.loaded_at())):
             report(now)
-        if simulation.now >= planner.loaded_at():
+        if planner.loaded_at() <= simulation.now < until:
             planner.use_loaded()

@@ -77,6 +77,10 @@ class NexusEpochs:
         """Return when the models of the next plan are loaded, s; infinite if there is none."""
         return math.inf if self._pending is None else self._pending[0]
 
+    def interval_ends(self) -> float:
+        """Return no time: models that have been loaded change nothing about the rates that come."""
+        return math.inf
+
     def use_loaded(self) -> None:
         """Send requests by the next plan, whose models have been loaded."""
         assert self._pending is not None, "there is no next plan"

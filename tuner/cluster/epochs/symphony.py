@@ -1,7 +1,8 @@
 """Scales a Symphony cluster by advice: from the bad rate and the idle time of each interval (section 4.4).
 
 Every accelerator loads all models, so that any can execute any. More are asked for at the end of an interval
-of the looks, fewer only at the end of an epoch. A new one serves as soon as it has loaded all models.
+of the looks, fewer only at the end of an epoch. A new one serves as soon as it has loaded all models; with it
+an interval begins, for what was bad before would ask for as many a second time.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class SymphonyEpochs:
         """Return when new accelerators have loaded their models, s; infinite if there are none."""
         return math.inf if self._pending is None else self._pending[0]
 
+    def interval_ends(self) -> float:
+        """Return when new accelerators begin: an interval has one number of them."""
+        return self.loaded_at()
+
     def use_loaded(self) -> None:
         """Use the accelerators that have loaded their models."""
         assert self._pending is not None, "nothing is being loaded"
@@ -55,6 +60,7 @@ class SymphonyEpochs:
         for accelerator in new:
             unpark(policy.cluster, policy.fleet, accelerator)
         self._used += new
+        self._epoch = None
 
     def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
         """Follow the advice: at once to use more accelerators, at the end of an epoch to use fewer."""

@@ -139,6 +139,11 @@ class Scenario(Form):
         """Whether every session has a constant rate without bursts."""
         return not any(isinstance(s.rate, tuple) or s.arrival not in ARRIVALS for s in self.sessions)
 
+    @property
+    def traced(self) -> bool:
+        """Whether a session's requests come at the times of a file."""
+        return any(session.traced for session in self.sessions)
+
     @cached_property
     def types(self) -> tuple[InstanceType, ...]:
         """The instance types of the catalogue; raises TunerError if its file cannot be used."""
@@ -195,9 +200,10 @@ class Scenario(Form):
     @property
     def total_rate(self) -> float:
         """Requests/s of all sessions, on average over the whole run."""
-        if self.rate is not None:
+        if self.rate is not None and not self.traced:
             return self.rate
-        return sum(session.copies * session.mean_rate(self.duration) for session in self.sessions)
+        sessions = self.sessions if self.rate is None else self.each_session
+        return sum(session.copies * session.mean_rate(self.duration) for session in sessions)
 
     @cached_property
     def interval(self) -> Interval:
@@ -212,11 +218,11 @@ class Scenario(Form):
 
     @property
     def duration(self) -> float:
-        """Length of the whole run, s; infinite if it has no end and no schedule."""
+        """Length of the whole run, s; infinite if it has no end, no schedule and no trace."""
         if self.requests is None or self.at_once:
             return self.warmup_seconds + self.seconds
         scheduled = any(isinstance(session.rate, tuple) for session in self.sessions)
-        return self.interval.last if scheduled else math.inf
+        return self.interval.last if scheduled or self.traced else math.inf
 
     def too_many_requests(self) -> str:
         """Return what is wrong if more requests would be simulated than anybody can wait for; empty if not.
@@ -225,7 +231,8 @@ class Scenario(Form):
         """
         if self.requests is not None:
             return ""
-        own = sum(s.copies * s.mean_rate(self.duration) for s in self.sessions if s.rate is not None)
+        plain = (s for s in self.sessions if s.rate is not None and not s.traced)
+        own = sum(s.copies * s.mean_rate(self.duration) for s in plain)
         requests = (own if self.rate is None else self.rate) * self.duration
         if requests <= MOST_REQUESTS:
             return ""
@@ -343,10 +350,20 @@ class Scenario(Form):
         return self.network.draw(generator, count)
 
     def scaled(self, multiplier: float) -> Scenario:
-        """Return the same scenario at a multiple of all rates."""
+        """Return the same scenario at a multiple of all rates.
+
+        With a trace, which is played faster or slower, all times are shorter or longer, so that the same part
+        of it counts.
+        """
+        changed: dict[str, Any] = {}
+        speed = multiplier if self.traced else 1.0
+        if self.traced:
+            changed = {"seconds": self.seconds / speed, "warmup_seconds": self.warmup_seconds / speed}
         if self.rate is not None:
-            return self.model_copy(update={"rate": self.rate * multiplier})
-        return self.model_copy(update={"sessions": tuple(s.scaled(multiplier) for s in self.sessions)})
+            changed["rate"] = self.rate * multiplier
+        else:
+            changed["sessions"] = tuple(one.scaled(multiplier, speed=speed) for one in self.sessions)
+        return self.model_copy(update=changed)
 
 
 def _refuse(wrong: list[InitErrorDetails]) -> None:

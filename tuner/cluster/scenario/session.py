@@ -254,7 +254,12 @@ class Session(Profile):
     @property
     def needs_rate(self) -> bool:
         """Whether a rate is missing: only a trace has its own."""
-        return self.rate is None and not self.arrival.startswith("trace:")
+        return self.rate is None and not self.traced
+
+    @property
+    def traced(self) -> bool:
+        """Whether its requests come at the times of a file."""
+        return self.arrival.startswith("trace:")
 
     def size_distribution(self) -> SizeDistribution | None:
         """Return how many items requests have; None if each is one item.
@@ -270,9 +275,8 @@ class Session(Profile):
         Raises:
             InvalidInput: The trace cannot be read.
         """
-        if self.arrival.startswith("trace:"):
-            times = _read_trace(self.arrival.removeprefix("trace:"))
-            speed = 1.0 if self.rate is None else self.mean_rate(math.inf) / _own_rate(times)
+        if self.traced:
+            times, speed = self._trace()
             return ArrivalProcess(times=times / speed)
         steps = self.rate if isinstance(self.rate, tuple) else ((0.0, self.mean_rate(math.inf)),)
         schedule = RateSchedule(steps=steps)
@@ -282,20 +286,38 @@ class Session(Profile):
         return ArrivalProcess(schedule=schedule, shape=_shape(self.arrival) if shape is None else shape)
 
     def mean_rate(self, seconds: float) -> float:
-        """Return the mean rate of one copy over the first ``seconds``, requests/s; 1 if none is given."""
+        """Return the mean rate of one copy over the first ``seconds``, requests/s; 1 if none is given.
+
+        That of a trace is over the part of that time in which it lasts.
+
+        Raises:
+            InvalidInput: The trace cannot be read.
+        """
+        if self.traced:
+            times, speed = self._trace()
+            return speed * _own_rate(times, seconds * speed)
+        if self.rate is None:
+            return ANY_RATE
         if isinstance(self.rate, float):
             return self.rate
-        if self.rate is None:
-            trace = self.arrival.removeprefix("trace:")
-            return ANY_RATE if self.needs_rate else _own_rate(_read_trace(trace))
         ends = [second for second, _ in self.rate[1:]] + [math.inf]
         parts = zip(self.rate, ends, strict=True)
         return sum(rate * max(min(end, seconds) - second, 0) for (second, rate), end in parts) / seconds
 
-    def scaled(self, multiplier: float) -> Session:
-        """Return the same session at a multiple of the rate."""
+    def _trace(self) -> tuple[np.ndarray, float]:
+        """Return the times of its trace, and how many times as fast they are played.   # (n,) s."""
+        times = _read_trace(self.arrival.removeprefix("trace:"))
+        return times, self.rate / _own_rate(times) if isinstance(self.rate, float) else 1.0
+
+    def scaled(self, multiplier: float, *, speed: float = 1.0) -> Session:
+        """Return the same session at a multiple of the rate.
+
+        Args:
+            multiplier: Of the rate. A trace is played that many times as fast.
+            speed: How many times as fast the steps of a schedule come.
+        """
         if isinstance(self.rate, tuple):
-            steps = tuple((second, rate * multiplier) for second, rate in self.rate)
+            steps = tuple((second / speed, rate * multiplier) for second, rate in self.rate)
             return self.model_copy(update={"rate": steps})
         return self.model_copy(update={"rate": self.mean_rate(math.inf) * multiplier})
 
@@ -333,6 +355,11 @@ def _read_trace_once(path: str, changed: int) -> np.ndarray:  # noqa: ARG001 - a
     return times
 
 
-def _own_rate(times: np.ndarray) -> float:
-    """Return the mean rate of a trace: the gaps in it over the time they take, requests/s."""
+def _own_rate(times: np.ndarray, seconds: float = math.inf) -> float:
+    """Return the mean rate of a trace over its first seconds, requests/s.
+
+    That of all of it is the gaps in it over the time they take.
+    """
+    if seconds < times[-1]:
+        return int(np.searchsorted(times, seconds)) / seconds
     return (times.size - 1) / float(times[-1])

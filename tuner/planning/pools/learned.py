@@ -12,6 +12,10 @@ execute at once. A file from before knobs had roles does not say which knobs tho
 larger than the largest that was measured, and one executes at a time. Of an observation the windows of the
 latest configuration count. Of a sweep every configuration gives a profile, and the plan takes the one under
 which the requests take the least time. Disturbed windows do not count.
+
+The windows of a configuration are fitted together, each by its line at the batch sizes that it executed. A
+window with one size of batch knows nothing of others, and its line is flat; in a file from before windows had
+their batches, such windows do not count beside others.
 """
 
 from __future__ import annotations
@@ -29,12 +33,15 @@ from tuner.files.json_text import parse_json
 from tuner.files.schema import file_beside
 from tuner.knobs import Role
 from tuner.planning.pools.catalogue import InstanceType, Line, TypeProfile
+from tuner.profile import FEW, BatchingProfile, fit_profile
 from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["Learned", "LearnedFile", "read_observations", "with_profiles"]
 
 LARGEST = 100_000_000
 """Bytes of observations."""
+LARGEST_BATCH = 1_000_000
+"""Requests of a batch; a larger one is a mistake."""
 
 
 class Learned(NamedTuple):
@@ -117,7 +124,7 @@ def read_observations(path: Path) -> list[Learned]:
     groups: dict[tuple[tuple[str, float], ...], list[Mapping[str, Any]]] = {}
     for window in windows:
         groups.setdefault(tuple(window["configuration"].items()), []).append(window)
-    found = [_mean_profile(dict(knobs), group) for knobs, group in groups.items()]
+    found = [_learned(dict(knobs), group) for knobs, group in groups.items()]
     profiles = [one for one in found if one is not None]
     if not profiles:
         fix = "observe under load, with batches of several sizes: tuner observe TARGET --json > FILE"
@@ -171,10 +178,21 @@ def _checked_window(value: Any, place: str) -> Mapping[str, Any]:
     profile = value["profile"]
     names = ("alpha", "beta", "largest", "executions")
     if profile is not None and not (
-        isinstance(profile, dict) and all(isinstance(profile.get(name), int | float) for name in names)
+        isinstance(profile, dict)
+        and all(isinstance(profile.get(name), int | float) and profile[name] >= 0 for name in names)
+        and profile["alpha"] + profile["beta"] > 0
     ):
         raise InvalidInput(f"--profiles {place}", "has a damaged profile", _FIX)
+    batches = value.get("batches", {})
+    if not (isinstance(batches, dict) and all(_is_batch(size, count) for size, count in batches.items())):
+        raise InvalidInput(f"--profiles {place}", "has damaged batches", _FIX)
     return value
+
+
+def _is_batch(size: str, count: Any) -> bool:
+    """Whether these can be a batch size, as a key of JSON, and how often it was executed."""
+    known = size.isdecimal() and len(size) <= len(str(LARGEST_BATCH)) and 1 <= int(size) <= LARGEST_BATCH
+    return known and isinstance(count, int) and 0 <= count < 1 << 53
 
 
 def _roles(knobs: Any) -> dict[str, str]:
@@ -190,28 +208,51 @@ def _is_usable(window: Any) -> bool:
     return isinstance(window, dict) and not window.get("disturbed")
 
 
-def _mean_profile(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> Learned | None:
-    """Return the mean profile of windows of one configuration, weighted by executions; None without any."""
-    profiles = [window["profile"] for window in windows if window["profile"] is not None]
-    executions = sum(profile["executions"] for profile in profiles)
-    if executions == 0:
+def _learned(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> Learned | None:
+    """Return the profile of windows of one configuration; None if nothing was executed in them."""
+    known = [window for window in windows if window["profile"] is not None]
+    counted = all(window.get("batches") for window in known)
+    profile = _common_line(known) if counted else _mean_line([window["profile"] for window in known])
+    if profile is None:
         return None
-    weights = np.array([profile["executions"] for profile in profiles], dtype=float)
-    alpha, beta = (
-        float(np.average([profile[name] for profile in profiles], weights=weights))
-        for name in ("alpha", "beta")
-    )
-    largest = max(int(profile["largest"]) for profile in profiles)
     roles = windows[0].get("roles") or {}
     values = {role: knobs[name] for name, role in roles.items() if name in knobs}
-    most = int(values.get(Role.BATCH, 1)) if roles else largest
+    most = int(values.get(Role.BATCH, 1)) if roles else profile.largest
     line = Line(
-        alpha_ms=alpha * 1e3,
-        beta_ms=beta * 1e3,
+        alpha_ms=profile.alpha * 1e3,
+        beta_ms=profile.beta * 1e3,
         max_batch=most if most > 1 else None,  # 1: batching is off, and a request executes as it is sent
         parallel=max(int(values.get(Role.PARALLELISM, 1)), 1),
     )
-    return Learned(line, largest, int(executions), knobs, roles_known=bool(roles) or not knobs)
+    return Learned(line, profile.largest, profile.executions, knobs, roles_known=bool(roles) or not knobs)
+
+
+def _common_line(windows: Sequence[Mapping[str, Any]]) -> BatchingProfile | None:
+    """Fit the batches of windows together, each as long as its own window's line says."""
+    largest = max((int(size) for window in windows for size in window["batches"]), default=0)
+    counts, seconds = np.zeros(largest + 1, np.int64), np.zeros(largest + 1)
+    for window in windows:
+        line = window["profile"]
+        for size, count in ((int(size), count) for size, count in window["batches"].items()):
+            if count >= FEW:  # the line does not rest on the others
+                counts[size] += count
+                seconds[size] += count * (line["alpha"] * size + line["beta"])
+    return fit_profile(counts, seconds)
+
+
+def _mean_line(profiles: Sequence[Mapping[str, Any]]) -> BatchingProfile | None:
+    """Return the mean of the profiles that are not flat, if there are any, weighted by executions."""
+    executed = [one for one in profiles if one["executions"] > 0]
+    executed = [one for one in executed if one["alpha"] > 0] or executed
+    if not executed:
+        return None
+    weights = [one["executions"] for one in executed]
+    return BatchingProfile(
+        alpha=float(np.average([one["alpha"] for one in executed], weights=weights)),
+        beta=float(np.average([one["beta"] for one in executed], weights=weights)),
+        largest=max(int(one["largest"]) for one in executed),
+        executions=int(sum(weights)),
+    )
 
 
 def _fastest(found: Sequence[Learned], sizes: SizeDistribution) -> Learned:
