@@ -182,6 +182,23 @@ def test_a_limit_below_a_request_that_waits(policy: str) -> None:
     run(main())
 
 
+def test_entries_without_a_request_end_in_their_turn() -> None:
+    """What a request of several items leaves in the queue ends no batch that is on its way."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 60.0}, servers=1, policy="eager")
+        async with found as dispatcher:
+            calls = []
+            for _ in range(20):
+                calls.append(asyncio.ensure_future(dispatcher.infer(request(items=6))))
+                await asyncio.sleep(11 * MS)
+            await asyncio.gather(*calls)
+        seconds = [seconds for *_, seconds in found.counts.executed_batches]
+        assert seconds == [pytest.approx((6 + 4) * MS, abs=0.2 * MS)] * 20
+
+    run(main())
+
+
 class FarServer(FakeServer):
     """A server whose answers are on their way for 2 ms, as are the questions."""
 
