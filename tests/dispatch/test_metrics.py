@@ -1,11 +1,13 @@
-"""The metrics: how many accelerators they ask for."""
+"""The metrics: how many accelerators they ask for, and what they sum up."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.dispatch.clock import run
-from tests.dispatch.fakes import Bench, bench, request
+from tests.dispatch.fakes import MS, Bench, bench, request
 from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.request import Refused
 
@@ -54,5 +56,22 @@ def test_late_answers_are_bad() -> None:
                 metrics.ended("m", None, 0.06, late=number % 2 == 0)
                 await asyncio.sleep(1.0)
             assert metrics.scaling(found.dispatcher.pools)["m"].desired == 4
+
+    run(main())
+
+
+def test_execution_counts_for_each_request() -> None:
+    """As latency does, whatever the items: the difference is the time in which requests wait."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
+        async with found as dispatcher:
+            await asyncio.gather(*[dispatcher.infer(request(items=8)) for _ in range(2)])
+        assert found.servers["a:1"].batches == [("m", 8), ("m", 8)]
+        totals = metrics.totals
+        assert (totals.requests, totals.inferences) == (2, 16)
+        assert totals.compute == pytest.approx(2 * (8 + 4) * MS, abs=0.3 * MS)
+        assert totals.latency - totals.compute > 10 * MS
 
     run(main())

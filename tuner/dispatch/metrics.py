@@ -110,9 +110,9 @@ class Metrics:
         self.arrived(session)
         self.ended(session, status, 0.0, late=False)
 
-    def executed(self, session: str, server: str, items: int, seconds: float) -> None:
-        """A batch was executed."""
-        self.totals.executed(session, items, seconds)
+    def executed(self, session: str, server: str, requests: int, items: int, seconds: float) -> None:
+        """A batch of so many requests, with so many items in all, was executed."""
+        self.totals.executed(session, requests, items, seconds)
         self._scaling.executed(session, self._clock(), seconds)
         self._of(self._size, session, server).observe(items)
         self._of(self._execution, session, server).observe(seconds)
