@@ -103,7 +103,7 @@ class Counts:
     def ended(self, session: str, status: Status | None, seconds: float, late: bool) -> None:
         self.ends.append((session, status, seconds))
 
-    def executed(self, session: str, server: str, items: int, seconds: float) -> None:
+    def executed(self, session: str, server: str, requests: int, items: int, seconds: float) -> None:
         self.executed_batches.append((session, server, items, seconds))
 
     def switched(self, server: str, up: bool) -> None:

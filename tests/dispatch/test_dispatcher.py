@@ -14,6 +14,7 @@ from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.grant import Ask, Ended
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
 
@@ -163,6 +164,30 @@ def test_a_withdrawn_request_is_not_executed() -> None:
             await stays
             assert found.servers["a:1"].batches == [("m", 1)] * 2
             assert dispatcher.pools[0].waiting("m") == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["proxy", "grants"])
+@pytest.mark.parametrize(("at", "ends"), [(10, []), (19, [Status.DEADLINE]), (21, [Status.DEADLINE])])
+def test_who_leaves_at_the_deadline_was_not_answered(mode: str, at: float, ends: list[Status]) -> None:
+    """It is no withdrawal: clients give up by their own clocks, and a dispatcher that is too slow shows."""
+
+    async def main() -> None:
+        found = bench(servers=1, mode=mode)
+        async with found as dispatcher:
+            found.servers["a:1"].stuck = True
+            due = asyncio.get_running_loop().time() + 20 * MS
+            if mode == "grants":
+                grant = await dispatcher.grant(Ask("m", deadline=due))
+                await asyncio.sleep(at * MS)
+                grant.end(Ended())
+            else:
+                call = asyncio.ensure_future(dispatcher.infer(request(deadline=due)))
+                await asyncio.sleep(at * MS)
+                call.cancel()
+            await asyncio.sleep(1 * MS)
+            assert [status for _, status, _ in found.counts.ends] == ends
 
     run(main())
 

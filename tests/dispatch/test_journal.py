@@ -19,7 +19,7 @@ from tuner.scheduling.log import SEND
 __all__ = ["run"]
 
 
-@pytest.mark.parametrize("policy", ["symphony", "eager"])
+@pytest.mark.parametrize("policy", ["symphony", "eager", "clockwork", "timeout", "ribbon", "drs"])
 def test_a_live_log_replays_identically(policy: str, tmp_path: Path) -> None:
     """Also while profiles are learned and a server is lost, and after the log was stored."""
     found = bench({"slo_ms": 100.0}, policy=policy)

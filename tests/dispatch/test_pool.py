@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.dispatch.clock import run
-from tests.dispatch.fakes import MS, Bench, bench, request
+from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
@@ -178,5 +178,57 @@ def test_a_limit_below_a_request_that_waits(policy: str) -> None:
         sizes = [int(entry["items"]) for entry in planned if entry["kind"] == ARRIVE]
         assert sizes[:2] == [15, 15]
         assert set(sizes[2:]) == {4}
+
+    run(main())
+
+
+def test_entries_without_a_request_end_in_their_turn() -> None:
+    """What a request of several items leaves in the queue ends no batch that is on its way."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 60.0}, servers=1, policy="eager")
+        async with found as dispatcher:
+            calls = []
+            for _ in range(20):
+                calls.append(asyncio.ensure_future(dispatcher.infer(request(items=6))))
+                await asyncio.sleep(11 * MS)
+            await asyncio.gather(*calls)
+        seconds = [seconds for *_, seconds in found.counts.executed_batches]
+        assert seconds == [pytest.approx((6 + 4) * MS, abs=0.2 * MS)] * 20
+
+    run(main())
+
+
+class FarServer(FakeServer):
+    """A server whose answers are on their way for 2 ms, as are the questions."""
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        await asyncio.sleep(2 * MS)
+        reply = await super().infer(model, like, inputs)
+        await asyncio.sleep(2 * MS)
+        return reply
+
+    async def ready(self, model: str, timeout: float) -> bool:
+        await asyncio.sleep(4 * MS)
+        return True
+
+
+def test_the_way_does_not_count_as_execution() -> None:
+    """Also of a batch that was sent ahead, and begins where the one before ends."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 60.0}, servers=1)
+        found.servers["a:1"] = FarServer("a:1")
+        async with found as dispatcher:
+            calls = []
+            for _ in range(100):
+                calls.append(asyncio.ensure_future(dispatcher.infer(request())))
+                await asyncio.sleep(5 * MS)
+            await asyncio.gather(*calls)
+        executed = found.counts.executed_batches
+        assert executed
+        assert [seconds for *_, seconds in executed] == pytest.approx(
+            [(items + 4) * MS for _, _, items, _ in executed]
+        )
 
     run(main())

@@ -71,7 +71,25 @@ def test_a_watch_advises_from_the_last_seconds() -> None:
 
     assert watch.advise(["a"], 100.0, 2).desired == 1  # 45 % busy, a tenth of headroom
     assert watch.advise(["a", "other"], 100.0, 2).desired == 4
-    assert watch.advise(["a"], 100.0, 0).desired == 0
+    assert watch.advise(["a"], 100.0, 0).desired == 1
+
+
+def test_a_watch_forgets() -> None:
+    """Sessions begin anew; of others all is still known."""
+    watch = ScalingWatch(seconds=30.0)
+    for second in range(100):
+        watch.answered("a", second, bad=True)
+        watch.executed("b", second, 0.9)
+    watch.forget(["a"], 100.0)
+
+    assert watch.advise(["a"], 100.0, 3).desired == 3
+    assert watch.advise(["b"], 100.0, 2).desired == 1
+    for second in range(100, 110):
+        watch.executed("a", second, 0.9)
+    assert watch.advise(["a"], 110.0, 3).desired == 3
+    for second in range(110, 120):
+        watch.executed("a", second, 0.9)
+    assert watch.advise(["a"], 120.0, 3).desired == 1
 
 
 def test_a_watch_changes_nothing_until_it_has_seen_enough() -> None:

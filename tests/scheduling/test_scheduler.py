@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.compiler_lock import global_compiler_lock
 
 from tests.cluster.builders import random_scenario as cluster_scenario
 from tests.scheduling.scenarios import MS, one, random_scenario
@@ -51,6 +53,21 @@ def test_refusals_are_commands() -> None:
     scheduler.arrive(0, 1 * MS)
 
     assert scheduler.wake(30 * MS) == [Drop(0, (1,))]
+
+
+def test_a_scheduler_begins_while_something_else_is_compiled() -> None:
+    """What is compiled already waits for nobody: a dispatcher compiles another policy in a thread."""
+    Scheduler(build(SPEC))
+    begun = threading.Event()
+
+    def begin() -> None:
+        Scheduler(build(SPEC))
+        begun.set()
+
+    with global_compiler_lock:
+        threading.Thread(target=begin).start()
+
+        assert begun.wait(10)
 
 
 @pytest.mark.parametrize("now", [math.inf, -math.inf, math.nan])

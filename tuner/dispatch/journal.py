@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,13 @@ import numpy as np
 from tuner.errors import StorageError
 from tuner.files.json_text import parse_json
 from tuner.files.storage import replace_file
-from tuner.scheduling.batching.symphony import Symphony, reconfigure
-from tuner.scheduling.catalogue import build_policy, options_of
+from tuner.scheduling.catalogue import build_policy, options_of, set_beliefs
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.log import ARRIVE, FINISH, SEND, Difference, EventLog
 from tuner.scheduling.log import replay as replay_log
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 
-__all__ = ["Change", "Journal", "Segment", "explain", "set_beliefs"]
+__all__ = ["Change", "Journal", "Segment", "explain"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,9 @@ class Change:
     options: Any
     """Of the policy; its defaults if None."""
 
-    def apply(self, policy: Any) -> None:
-        """Make the change; ``policy`` is modified in place."""
-        set_beliefs(policy, self.tables, self.delays)
-        if isinstance(policy, Symphony):
-            reconfigure(policy, self.options or options_of("symphony")())
+    def apply(self, name: str, policy: Any) -> None:
+        """Make the change; ``policy``, which has this name, is modified in place."""
+        set_beliefs(name, policy, self.tables, self.delays, self.options)
 
 
 @dataclass(kw_only=True)
@@ -66,7 +64,9 @@ class Segment:
     def replay(self) -> Difference | None:
         """Send the events to a fresh policy; return the first difference, None if there is none."""
         policy = build_policy(self.policy, self.spec, self.options)
-        changes: list[tuple[int, Callable[[Any], None]]] = [(one.place, one.apply) for one in self.changes]
+        changes: list[tuple[int, Callable[[Any], None]]] = [
+            (one.place, partial(one.apply, self.policy)) for one in self.changes
+        ]
         return replay_log(self.log, policy, changes)
 
 
@@ -83,7 +83,7 @@ def explain(segment: Segment, number: int) -> list[str]:
     events = segment.log.entries
     for place in np.flatnonzero(events["kind"] < SEND).tolist():
         while changes and changes[0].place <= place:
-            changes.pop(0).apply(scheduler.policy)
+            changes.pop(0).apply(segment.policy, scheduler.policy)
         event = events[place]
         now = float(event["time"])
         if event["kind"] == ARRIVE:
@@ -221,19 +221,3 @@ def _segment(number: int, header: Any, arrays: Any) -> Segment:
     spec = ClusterSpec(sessions=sessions, kinds=header["kinds"], delays=delays, busy=busy)
     given = options(header["options"])
     return Segment(policy=header["policy"], options=given, spec=spec, log=log, changes=changes)
-
-
-def set_beliefs(policy: Any, tables: Sequence[np.ndarray], delays: Delays) -> None:
-    """Change the profiles and delays that a policy assumes, between events.
-
-    Args:
-        policy: Modified in place.
-        tables: By session the profile on each kind of accelerator.   # M x (K, B+1) s
-        delays: Of the network.
-    """
-    cluster = policy[0]
-    for index, table in enumerate(tables):
-        cluster.latency[:, index, : table.shape[1]] = table
-    cluster.board["d_control"], cluster.board["d_data"] = delays.control, delays.data
-    cluster.board["d_response"] = delays.response
-    cluster.sessions["budget"] = cluster.sessions["slo"] - delays.response

@@ -100,7 +100,7 @@ class Metrics:
         """A request was answered, or refused."""
         self.totals.ended(session, status, seconds, late)
         if status not in CLIENTS:
-            self._scaling.answered(session, self._clock(), bad=status is not None)
+            self._scaling.answered(session, self._clock(), bad=late or status is not None)
         self._of(self._answers, session, "ok" if status is None else status.value).inc()
         if status is None:
             self._of(self._latency, session).observe(seconds)
@@ -110,9 +110,9 @@ class Metrics:
         self.arrived(session)
         self.ended(session, status, 0.0, late=False)
 
-    def executed(self, session: str, server: str, items: int, seconds: float) -> None:
-        """A batch was executed."""
-        self.totals.executed(session, items, seconds)
+    def executed(self, session: str, server: str, requests: int, items: int, seconds: float) -> None:
+        """A batch of so many requests, with so many items in all, was executed."""
+        self.totals.executed(session, requests, items, seconds)
         self._scaling.executed(session, self._clock(), seconds)
         self._of(self._size, session, server).observe(items)
         self._of(self._execution, session, server).observe(seconds)
@@ -130,6 +130,9 @@ class Metrics:
         for pool in pools:
             names = [session.name for session in pool.sessions]
             instances = sum(server.instances for server in pool.servers if server.up)
+            if not instances:  # the number stays: what is refused says nothing about the load
+                self._scaling.forget(names, now)
+                instances = sum(server.instances for server in pool.servers)
             found[",".join(names)] = self._scaling.advise(names, now, instances)
         return found
 

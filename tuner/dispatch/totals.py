@@ -50,6 +50,7 @@ class Totals:
         self.latency = 0.0
         self.inferences = 0
         self.compute = 0.0
+        """s that requests were executed, summed over them, like the latency."""
         self._latencies = [0] * (len(BOUNDS) + 1)
         self._counts: dict[int, int] = {}
         self._seconds: dict[int, float] = {}
@@ -76,13 +77,13 @@ class Totals:
         self.latency += seconds
         self._latencies[bisect_left(BOUNDS, seconds)] += 1
 
-    def executed(self, session: str, items: int, seconds: float) -> None:
-        """A batch was executed."""
+    def executed(self, session: str, requests: int, items: int, seconds: float) -> None:
+        """A batch of so many requests, with so many items in all, was executed."""
         found = self.of(session)
         found.batches += 1
         found.items += items
         self.inferences += items
-        self.compute += items * seconds
+        self.compute += requests * seconds
         self._counts[items] = self._counts.get(items, 0) + 1
         self._seconds[items] = self._seconds.get(items, 0.0) + seconds
 

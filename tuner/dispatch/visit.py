@@ -13,6 +13,10 @@ from tuner.dispatch.tracing import RequestTrace
 
 __all__ = ["Visit"]
 
+GRACE = 2e-3
+"""s before its deadline from which on a request counts as not answered by it, and not as withdrawn: a client
+gives up when its own clock says so, and gRPC ends the call then, often before our timer."""
+
 
 class Visit:
     """Reports that a request arrives when it begins, and how it has ended: in a block, or by :meth:`over`.
@@ -59,8 +63,10 @@ class Visit:
             self.trace.ended(now, status, reason)
 
     def withdrawn(self) -> None:
-        """Nobody waits for the answer any more."""
-        if self.trace is not None:
-            now = asyncio.get_running_loop().time()
+        """Nobody waits for the answer any more; at the deadline the request was not answered in time."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._due - GRACE:
+            self.over(Status.DEADLINE, "the deadline passed: its caller has gone")
+        elif self.trace is not None:
             self.trace.executed(now)
             self.trace.withdrawn(now)

@@ -108,21 +108,22 @@ class ScalingRule:
 
     def advise(self, accelerators: int, seen: ScalingWindow) -> ScalingAdvice:
         """Return the advice for accelerators from what they did; no change where too little was seen."""
+        desired, reason = self._desired(accelerators, seen)
+        desired = min(max(desired, self.least), self.most)
+        return ScalingAdvice(accelerators=accelerators, desired=desired, reason=reason)
+
+    def _desired(self, accelerators: int, seen: ScalingWindow) -> tuple[int, str]:
+        """Return how many there should be, whatever the limits, and why."""
         if not (accelerators and seen.seconds) or seen.seconds < self.seconds:
-            return ScalingAdvice(
-                accelerators=accelerators, desired=accelerators, reason="too little was seen"
-            )
+            return accelerators, "too little was seen"
         bad_rate, idle = seen.bad_rate, seen.idle(accelerators)
         if bad_rate > self.threshold:
             more = math.ceil(accelerators * bad_rate / max(1 - bad_rate, 1e-3))
-            desired, reason = accelerators + more, f"{bad_rate:.1%} of the requests are late or dropped"
-        elif idle > self.headroom:
+            return accelerators + more, f"{bad_rate:.1%} of the requests are late or dropped"
+        if idle > self.headroom:
             desired = math.ceil(accelerators * (1 - idle) / (1 - self.headroom) - 1e-9)
-            reason = f"accelerators are idle {idle:.0%} of the time"
-        else:
-            desired, reason = accelerators, "the accelerators are busy, and the requests in time"
-        desired = min(max(desired, self.least), self.most)
-        return ScalingAdvice(accelerators=accelerators, desired=desired, reason=reason)
+            return desired, f"accelerators are idle {idle:.0%} of the time"
+        return accelerators, "the accelerators are busy, and the requests in time"
 
 
 LIVE = ScalingRule(seconds=LOOK_BACK / 2)
@@ -177,6 +178,7 @@ class ScalingWatch:
         self._rule = rule
         self._seconds = seconds
         self._now: dict[str, ScalingWindow] = {}  # sums of each session since the beginning
+        self._begun: dict[str, float] = {}  # s, when sessions that were forgotten began anew
         self._past: deque[tuple[float, dict[str, ScalingWindow]]] = deque()
 
     def answered(self, session: str, now: float, *, bad: bool) -> None:
@@ -190,16 +192,23 @@ class ScalingWatch:
     def advise(self, sessions: Iterable[str], now: float, accelerators: int) -> ScalingAdvice:
         """Return the advice for sessions that share accelerators; no change until enough was seen."""
         self._remember(now)
-        begin, past = self._past[0]
+        names, (begin, past) = list(sessions), self._past[0]
         nothing = ScalingWindow(seconds=0.0)
-        pairs = [(self._now.get(name, nothing), past.get(name, nothing)) for name in sessions]
+        pairs = [(self._now.get(name, nothing), past.get(name, nothing)) for name in names]
         seen = ScalingWindow(
-            seconds=now - begin,
+            seconds=now - max([begin, *(self._begun.get(name, begin) for name in names)]),
             requests=sum(late.requests - early.requests for late, early in pairs),
             bad=sum(late.bad - early.bad for late, early in pairs),
             busy=sum(late.busy - early.busy for late, early in pairs),
         )
         return self._rule.advise(accelerators, seen)
+
+    def forget(self, sessions: Iterable[str], now: float) -> None:
+        """Begin anew with sessions: what they did says nothing about how many accelerators they need."""
+        for session in sessions:
+            self._begun[session] = now
+            for sums in (self._now, *(sums for _, sums in self._past)):
+                sums.pop(session, None)
 
     def _add(self, session: str, now: float, more: ScalingWindow) -> None:
         self._remember(now)

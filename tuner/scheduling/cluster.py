@@ -26,6 +26,7 @@ __all__ = [
     "Delays",
     "NoOptions",
     "SessionSpec",
+    "believe",
     "build_cluster",
     "grow",
     "linear_latency",
@@ -156,6 +157,21 @@ def build_cluster(
         latency=latency,
         commands=records(commands or len(pairs) + len(spec.kinds) + 64, COMMAND),
     )
+
+
+def believe(cluster: Cluster, tables: Sequence[np.ndarray], delays: Delays) -> None:
+    """Change the profiles and delays that are assumed, between events.
+
+    Args:
+        cluster: Modified in place.
+        tables: By session the profile on each kind of accelerator.   # M x (K, B+1) s
+        delays: Of the network.
+    """
+    for index, table in enumerate(tables):
+        cluster.latency[:, index, : table.shape[1]] = table
+    cluster.board["d_control"], cluster.board["d_data"] = delays.control, delays.data
+    cluster.board["d_response"] = delays.response
+    cluster.sessions["budget"] = cluster.sessions["slo"] - delays.response
 
 
 Policy = TypeVar("Policy", bound=tuple[Any, ...])  # a NamedTuple whose first field is the cluster

@@ -9,7 +9,6 @@ import math
 from collections import deque
 from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -137,19 +136,19 @@ class Beliefs:
         return min(times, default=math.inf)
 
 
-def noticeable(cluster: Any, tables: Sequence[np.ndarray], delays: Delays) -> bool:
+def noticeable(
+    known: Sequence[np.ndarray], assumed: Delays, tables: Sequence[np.ndarray], delays: Delays
+) -> bool:
     """Return whether profiles or delays differ noticeably from those that a policy assumes.
 
     Args:
-        cluster: The state of the policy, with what it assumes now.
-        tables: The profile of each session on each kind of accelerator.   # M x (K, B+1) s
-        delays: The delays of the network.
+        known: The profile of each stream on each server, as the policy assumes it.   # M x (K, B+1) s
+        assumed: The delays of the network, as the policy assumes them.
+        tables: The profiles that are believed now.   # M x (K, B+1) s
+        delays: The delays that are believed now.
     """
-    assumed = cluster.board[0].d_control
-    if abs(delays.control - assumed) > NOTICEABLE_DELAY * assumed:
+    if abs(delays.control - assumed.control) > NOTICEABLE_DELAY * assumed.control:
         return True
-    for index, table in enumerate(tables):
-        known = cluster.latency[:, index, 1 : table.shape[1]]
-        if (np.abs(table[:, 1:] - known) > NOTICEABLE * known).any():
-            return True
-    return False
+    return any(
+        bool((np.abs(new - old) > NOTICEABLE * old).any()) for old, new in zip(known, tables, strict=True)
+    )

@@ -117,7 +117,10 @@ class Lanes:
         lane = self._present[place]
         batches = [Batch(lane, stream, part) for part in _parts(requests, stream.largest)]
         ended = partial(self._give_back, lane, place, self._generation)
-        others = [batch for batch, sender in lane.accelerator.batches.items() if sender is not self]
+        # With nothing to send, a batch ends when what it was planned behind has ended, and not before.
+        others = [
+            batch for batch, sender in lane.accelerator.batches.items() if sender is not self or not batches
+        ]
         task = asyncio.get_running_loop().create_task(self._execute(batches, others, ended))
         lane.accelerator.take(task, self, ends)
         self._tasks.add(task)
@@ -126,7 +129,7 @@ class Lanes:
     async def _execute(
         self, batches: Iterable[Batch], others: Collection[asyncio.Task[None]], ended: Callable[[], None]
     ) -> None:
-        """Send batches one after the other, when those of other pools have ended, and give the lane back."""
+        """Send batches one after the other, when the others have ended, and give the lane back."""
         try:
             if others:
                 await asyncio.wait(others)

@@ -96,6 +96,7 @@ class Pool:
         sender = make(beliefs, observer, self._retry_all, self._note_answered)
         self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._streams: list[Stream] = []
+        self._assumed: tuple[Sequence[np.ndarray], Delays] = [], Delays()  # by the scheduler
         self._places: dict[tuple[str, Hashable], int] = {}  # session and kind -> its stream
         self._waiting: dict[int, Pending] = {}  # by the number of a scheduler's entry; others are ignored
         self._next = 0
@@ -225,13 +226,14 @@ class Pool:
         sized = self.rules.distributes
         self._streams = [stream for queue in self._queues.values() for stream in queue.streams(sized)]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
+        self._assumed = tables, delays = self._tables(), self._delays()
         specs = [
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
-            for stream, table in zip(self._streams, self._tables(), strict=True)
+            for stream, table in zip(self._streams, tables, strict=True)
         ]
         self._origin, self._latest_time = self._loop.time(), 0.0
         busy = {place: ends - self._origin for place, ends in self._lanes.busy_until.items()}
-        spec = ClusterSpec(sessions=specs, kinds=self._lanes.kinds, delays=self._delays(), busy=busy)
+        spec = ClusterSpec(sessions=specs, kinds=self._lanes.kinds, delays=delays, busy=busy)
         policy = build_policy(self.rules.policy, spec, self.rules.chosen)
         if self._journal is not None:
             self._segment = self._journal.begin(self.rules.policy, self.rules.chosen, spec)
@@ -257,7 +259,7 @@ class Pool:
         if self.scheduler is None:
             return
         tables, delays = self._tables(), self._delays()
-        if noticeable(self.scheduler.policy[0], tables, delays):
+        if noticeable(*self._assumed, tables, delays):
             self._believe(tables, delays)
 
     def _believe(self, tables: Sequence[np.ndarray], delays: Delays) -> None:
@@ -265,7 +267,8 @@ class Pool:
         change = Change(tables=tuple(tables), delays=delays, options=self.rules.chosen)
         if self._segment is not None:
             self._segment.note(change)
-        change.apply(self.scheduler.policy)
+        change.apply(self.rules.policy, self.scheduler.policy)
+        self._assumed = tables, delays
         self._set_timer()
 
     # From events to commands.

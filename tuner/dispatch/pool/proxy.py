@@ -49,7 +49,9 @@ class ProxySender(Sender):
             for one, part in zip(requests, outputs, strict=True):
                 one.answer(Reply(part, reply.version))
             now = loop.time()
-            seconds = max(now - max(began, batch.lane.accelerator.free) - server.round_trip, 1e-6)
+            # It began when it was there, or when the one before had ended, whose answer came the same way.
+            earliest = max(began + server.round_trip, batch.lane.accelerator.free)
+            seconds = max(now - earliest, 1e-6)
             batch.lane.accelerator.free = now
             self._learn(batch, requests, seconds)
 

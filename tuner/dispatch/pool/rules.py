@@ -25,8 +25,8 @@ class Observer(Protocol):
     def ended(self, session: str, status: Status | None, seconds: float, late: bool) -> None:
         """A request was answered (no status), in time or late, or refused, some time after its arrival."""
 
-    def executed(self, session: str, server: str, items: int, seconds: float) -> None:
-        """A batch was executed."""
+    def executed(self, session: str, server: str, requests: int, items: int, seconds: float) -> None:
+        """A batch of so many requests, with so many items in all, was executed."""
 
     def switched(self, server: str, up: bool) -> None:
         """A server came or went."""

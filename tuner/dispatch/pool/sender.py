@@ -66,6 +66,6 @@ class Sender(ABC):
         now, server = asyncio.get_running_loop().time(), batch.lane.server
         items = sum([one.items for one in requests])
         self._beliefs.profile(server, batch.stream).observe(items, seconds, now)
-        self._observer.executed(batch.stream.session.name, server.address, items, seconds)
+        self._observer.executed(batch.stream.session.name, server.address, len(requests), items, seconds)
         if batch.stream.kind is None:
             self._answered(requests)

@@ -49,7 +49,7 @@ from tuner.scheduling.requests import begin, dispatch, has_room, push
 from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key, tree_of
 from tuner.scheduling.vocabulary import NEVER, OK, records
 
-__all__ = ["Clockwork", "ClockworkOptions", "build"]
+__all__ = ["Clockwork", "ClockworkOptions", "build", "derive"]
 
 POWERS = (1, 2, 4, 8, 16)
 SIZES = ("all", "powers")
@@ -113,12 +113,10 @@ def build(spec: ClusterSpec, options: ClockworkOptions | None = None) -> Clockwo
     largest = cluster.sessions["largest"]
     sizes = np.arange(1, largest.max() + 1) if options.sizes == "all" else np.array(POWERS)
     sizes = sizes[sizes <= largest.max()].astype(np.int64)
-    slo = cluster.sessions["slo"]
-    cluster.sessions["budget"] = np.minimum(cluster.sessions["budget"], slo - options.margin)
     rule = records(1, RULE)
     rule[0] = (options.schedule_ahead, int(options.estimate == "measured"))
     kinds, accelerators = cluster.latency.shape[0], cluster.accelerators
-    shape = (kinds, len(slo), len(sizes))
+    shape = (kinds, len(spec.sessions), len(sizes))
     free_at = accelerators["free_at"]  # (N,) s
     free = [tree_of(np.where(accelerators["kind"] == kind, free_at, np.inf)) for kind in range(kinds)]
     shortest = float(cluster.latency[:, :, 1].min())
@@ -128,23 +126,48 @@ def build(spec: ClusterSpec, options: ClockworkOptions | None = None) -> Clockwo
     outstanding = records((free_at.size, 1 << math.ceil(math.log2(depth))), BATCH)
     outstanding["session"][:, 0] = -1  # of a batch that executes at time 0 only the end is known
     outstanding["start"][:, 0] = free_at
-    return Clockwork(
+    policy = Clockwork(
         cluster=cluster,
         rule=rule,
         kinds=np.unique(spec.kinds).astype(np.int64),
         sizes=sizes,
         usable=np.searchsorted(sizes, largest, side="right").astype(np.int64),
-        estimate=cluster.latency[:, :, sizes].copy(),
+        estimate=np.zeros(shape),
         heads=np.zeros(shape, np.int64),
         runnable=np.zeros(shape[:2], np.int64),
         chosen=np.zeros(shape[:2], np.int64),
-        strategies=np.stack([make_tree(len(slo)) for _ in range(kinds)]),
+        strategies=np.stack([make_tree(len(spec.sessions)) for _ in range(kinds)]),
         free=np.stack(free),
         lines=lines,
         outstanding=outstanding,
         runs=np.zeros((*(shape if rule[0].measured else (0, 0, 0)), WINDOW)),
         measured=np.zeros(shape, np.int64),
     )
+    derive(policy, options)
+    return policy
+
+
+def derive(policy: Clockwork, options: ClockworkOptions | None = None) -> None:
+    """Take the deadlines, and the execution times of what was not measured, from what the cluster assumes.
+
+    Args:
+        policy: Modified in place.
+        options: Those that it was built with.
+    """
+    sessions = policy.cluster.sessions
+    margin = (options or ClockworkOptions()).margin
+    sessions["budget"] = np.minimum(sessions["budget"], sessions["slo"] - margin)
+    table = policy.cluster.latency[:, :, policy.sizes]
+    policy.estimate[:] = np.where(policy.measured > 0, policy.estimate, table)
+    _compare_all(policy)
+
+
+@njit_flat
+def _compare_all(policy: Clockwork) -> None:
+    """Compare the strategies of all sessions, for estimates or deadlines have changed."""
+    for kind in range(policy.kinds.size):
+        for session in range(policy.cluster.sessions.size):
+            compare(policy, policy.kinds[kind], session)
 
 
 @njit_flat

@@ -62,7 +62,16 @@ from tuner.scheduling.requests import arrival_of, begin, deadline, push, waiting
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
-__all__ = ["DropRule", "Order", "Schedulable", "Symphony", "SymphonyOptions", "build", "reconfigure"]
+__all__ = [
+    "DropRule",
+    "Order",
+    "Schedulable",
+    "Symphony",
+    "SymphonyOptions",
+    "build",
+    "derive",
+    "reconfigure",
+]
 
 GRACE = 1e-6
 """s from a candidate's latest start until it is formed again: more than what rounding could take back."""
@@ -118,8 +127,6 @@ def build(spec: ClusterSpec, options: SymphonyOptions | None = None) -> Symphony
     candidates = records(sessions, CANDIDATE)
     candidates["began"] = -1.0
     candidates["before"] = -1
-    shares = np.bincount(spec.kinds) / len(spec.kinds)
-    candidates["beta"] = [_beta(session.latency, shares) for session in spec.sessions]
     cluster = build_cluster(spec)
     policy = Symphony(
         cluster=cluster,
@@ -129,8 +136,24 @@ def build(spec: ClusterSpec, options: SymphonyOptions | None = None) -> Symphony
         timers=make_tree(sessions),
         ready=make_tree(sessions),
     )
-    reconfigure(policy, options or SymphonyOptions())
+    derive(policy, options)
     return policy
+
+
+def derive(policy: Symphony, options: SymphonyOptions | None = None) -> None:
+    """Take what the candidates follow from what the cluster assumes and from the options.
+
+    Args:
+        policy: Modified in place; see :func:`reconfigure`.
+        options: The new ones.
+    """
+    cluster, kinds = policy.cluster, policy.cluster.accelerators["kind"]
+    shares = np.bincount(kinds) / kinds.size
+    policy.candidates["beta"] = [
+        _beta(cluster.latency[:, session, : cluster.sessions[session].largest + 1], shares)
+        for session in range(cluster.sessions.size)
+    ]
+    reconfigure(policy, options or SymphonyOptions())
 
 
 def reconfigure(policy: Symphony, options: SymphonyOptions) -> None:

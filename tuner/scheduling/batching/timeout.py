@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ import numpy as np
 
 from tuner._jit import njit_flat
 from tuner.errors import InvalidInput
-from tuner.scheduling.cluster import ClusterSpec, SessionSpec, build_cluster
+from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import (
     arrival_of,
@@ -49,7 +49,7 @@ from tuner.scheduling.requests import (
 from tuner.scheduling.tournament import least_index, least_key, make_tree, set_key, tree_of
 from tuner.scheduling.vocabulary import OK, Cluster, records
 
-__all__ = ["Timeout", "TimeoutOptions", "build"]
+__all__ = ["Timeout", "TimeoutOptions", "build", "derive"]
 
 UNLIMITED = 1 << 62
 """Requests in a queue that refuses none."""
@@ -131,16 +131,34 @@ def build(spec: ClusterSpec, options: TimeoutOptions | None = None) -> Timeout:
     rules["expires"] = options.drop_expired
     allowed = _each_list("allowed", options.allowed, count)
     largest = _largest(spec, options, allowed)
-    padded = [_pad(*each) for each in zip(spec.sessions, allowed, largest, strict=True)]
     rules["capacity"] = _capacity(options, largest)
     limited = bool((rules["capacity"] < UNLIMITED).any())
     queues = [(session, -1) for session in range(count)] * (2 if limited else 1)
-    cluster = build_cluster(replace(spec, sessions=padded), queues=queues)
+    cluster = build_cluster(spec, queues=queues)
     cluster.sessions["largest"] = largest
     idle = tree_of(np.where(cluster.accelerators["outstanding"], np.inf, np.arange(accelerators)))
     trees = make_tree(count), make_tree(count), make_tree(count)
     preferred = _preferred(options, largest)
-    return Timeout(cluster, rules, preferred, *trees, idle, np.full(accelerators, -1))
+    policy = Timeout(cluster, rules, preferred, *trees, idle, np.full(accelerators, -1))
+    derive(policy, options)
+    return policy
+
+
+def derive(policy: Timeout, options: TimeoutOptions | None = None) -> None:
+    """Pad the batches: each takes as long as the cluster assumes for the next allowed size.
+
+    Args:
+        policy: Modified in place.
+        options: Those that it was built with.
+    """
+    cluster = policy.cluster
+    allowed = _each_list("allowed", (options or TimeoutOptions()).allowed, cluster.sessions.size)
+    for session, sizes in enumerate(allowed):
+        if sizes:
+            largest = cluster.sessions[session].largest
+            padded = np.arange(cluster.latency.shape[2])
+            padded[1 : largest + 1] = np.array(sizes)[np.searchsorted(sizes, padded[1 : largest + 1])]
+            cluster.latency[:, session] = cluster.latency[:, session, padded]
 
 
 def _largest(spec: ClusterSpec, options: TimeoutOptions, allowed: Sequence[Sequence[int]]) -> list[int]:
@@ -157,15 +175,6 @@ def _largest(spec: ClusterSpec, options: TimeoutOptions, allowed: Sequence[Seque
             raise InvalidInput("allowed", problem, "measure it, or leave it out")
         largest.append(min(rows, limit or (sizes[-1] if sizes else rows)))
     return largest
-
-
-def _pad(session: SessionSpec, allowed: Sequence[int], largest: int) -> SessionSpec:
-    """Return the session with its batches padded: each takes as long as the next allowed size."""
-    if not allowed:
-        return session
-    size = np.arange(session.latency.shape[1])
-    size[1 : largest + 1] = np.array(allowed)[np.searchsorted(allowed, size[1 : largest + 1])]
-    return replace(session, latency=session.latency[:, size])
 
 
 def _preferred(options: TimeoutOptions, largest: Sequence[int]) -> np.ndarray:

@@ -32,7 +32,7 @@ from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import arrival_of, begin
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 
-__all__ = ["Drs", "DrsOptions", "build"]
+__all__ = ["Drs", "DrsOptions", "build", "derive"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +50,7 @@ class DrsOptions:
 
 
 class Drs(NamedTuple):
-    """The state; all arrays are modified in place, ``order``, ``base`` and ``threshold`` excepted.
+    """The state; all arrays are modified in place: ``order``, ``base`` and ``threshold`` by :func:`derive`.
 
     Queue s holds the small requests of session s, queue M + s its large ones.
     """
@@ -73,10 +73,23 @@ def build(spec: ClusterSpec, options: DrsOptions | None = None) -> Drs:
     if isinstance(threshold, tuple) and len(threshold) != count:
         raise InvalidInput("threshold", f"there are {len(threshold)} for {count} sessions", "give one each")
     cluster = build_cluster(spec, queues=[(session % count, -1) for session in range(2 * count)])
-    base = base_instances(cluster)
-    limits = np.broadcast_to(np.array(threshold, np.int64), (count,)).copy()
-    limits[base.all(axis=0)] = 0
-    return Drs(cluster, make_pool(cluster), speed_order(cluster), base, limits)
+    base = np.zeros((len(spec.kinds), count), np.bool_)
+    policy = Drs(cluster, make_pool(cluster), speed_order(cluster), base, np.zeros(count, np.int64))
+    derive(policy, options)
+    return policy
+
+
+def derive(policy: Drs, options: DrsOptions | None = None) -> None:
+    """Find out which instances are base instances, and which are fast, by what the cluster assumes.
+
+    Args:
+        policy: Modified in place.
+        options: Those that it was built with.
+    """
+    policy.order[:] = speed_order(policy.cluster)
+    policy.base[:] = base_instances(policy.cluster)
+    policy.threshold[:] = (options or DrsOptions()).threshold
+    policy.threshold[policy.base.all(axis=0)] = 0
 
 
 @njit_inline
@@ -106,14 +119,21 @@ def wake(policy: Drs, now: float) -> int:
 
 @njit_flat
 def _next(policy: Drs, accelerator: int) -> int:
-    """Return the queue whose head is the oldest request for an instance; -1 if there is none."""
+    """Return the queue whose head is the oldest request for an instance; -1 if there is none.
+
+    A base instance takes small requests, too, where the threshold is 0: of those that arrived before all
+    instances became base instances.
+    """
     cluster, sessions = policy.cluster, policy.threshold.size
     found, earliest = -1, np.inf
     for session in range(sessions):
-        queue = session + sessions if policy.base[accelerator, session] else session
-        head = cluster.queues[queue].head
-        if head < cluster.queues[queue].tail and arrival_of(cluster, queue, head) < earliest:
-            found, earliest = queue, arrival_of(cluster, queue, head)
+        base = policy.base[accelerator, session]
+        first = session if not base or policy.threshold[session] == 0 else session + sessions
+        last = session + sessions if base else session
+        for queue in range(first, last + 1, sessions):
+            head = cluster.queues[queue].head
+            if head < cluster.queues[queue].tail and arrival_of(cluster, queue, head) < earliest:
+                found, earliest = queue, arrival_of(cluster, queue, head)
     return found
 
 

@@ -49,7 +49,7 @@ from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import arrival_of, begin, has_room, items_of
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
-__all__ = ["Kairos", "KairosOptions", "build"]
+__all__ = ["Kairos", "KairosOptions", "build", "derive"]
 
 PER_INSTANCE = 2
 """Waiting requests per instance that one matching considers, the oldest first."""
@@ -152,11 +152,21 @@ def build(spec: ClusterSpec, options: KairosOptions | None = None) -> Kairos:
         pointers=np.zeros(sessions, np.int64),
         noise=noise,
     )
-    if not options.learn:
-        for session in range(sessions):
-            policy.seen[session].largest = cluster.sessions[session].largest
-            _update_weights(policy, session)
+    derive(policy, options)
     return policy
+
+
+def derive(policy: Kairos, options: KairosOptions | None = None) -> None:
+    """Weigh the kinds of instances by the profile, unless execution times are learned.
+
+    Args:
+        policy: Modified in place.
+        options: Those that it was built with.
+    """
+    if not (options or KairosOptions()).learn:
+        for session in range(policy.seen.size):
+            policy.seen[session].largest = policy.cluster.sessions[session].largest
+            _update_weights(policy, session)
 
 
 @njit_inline

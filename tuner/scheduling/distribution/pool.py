@@ -80,17 +80,25 @@ def base_instances(cluster: Cluster) -> np.ndarray:
 
     If none does, the fastest are taken for base instances.   # (N, M) bool
     """
-    largest = cluster.sessions["largest"]
-    time = np.take_along_axis(cluster.latency, largest[None, :, None], axis=2)[:, :, 0]  # (K, M) s
-    time = time[cluster.accelerators["kind"]]  # (N, M) s
+    time = _largest_times(cluster)
     base = time <= cluster.sessions["budget"]
     return np.asarray(np.where(base.any(axis=0), base, time == time.min(axis=0)))
 
 
 def speed_order(cluster: Cluster) -> np.ndarray:
-    """Return the accelerators from the fastest kind at the first session's largest size on.   # (N,)."""
-    time = cluster.latency[:, 0, cluster.sessions[0].largest]
-    return np.argsort(time[cluster.accelerators["kind"]], kind="stable")
+    """Return the accelerators from the fastest kind at the largest size on.   # (N,).
+
+    Of several sessions the mean counts, each relative to its fastest accelerator.
+    """
+    time = _largest_times(cluster)
+    return np.argsort((time / time.min(axis=0)).mean(axis=1), kind="stable")
+
+
+def _largest_times(cluster: Cluster) -> np.ndarray:
+    """Return per accelerator and session how long the largest request takes.   # (N, M) s."""
+    largest = cluster.sessions["largest"]
+    time = np.take_along_axis(cluster.latency, largest[None, :, None], axis=2)[:, :, 0]  # (K, M) s
+    return np.asarray(time[cluster.accelerators["kind"]])
 
 
 @njit_inline

@@ -13,7 +13,7 @@ from tuner.scheduling.cluster import ClusterSpec, NoOptions, build_cluster
 from tuner.scheduling.distribution.drs import Drs
 from tuner.scheduling.distribution.pool import make_pool, speed_order
 
-__all__ = ["build"]
+__all__ = ["build", "derive"]
 
 
 def build(spec: ClusterSpec, options: NoOptions | None = None) -> Drs:  # noqa: ARG001 - as the others
@@ -22,3 +22,8 @@ def build(spec: ClusterSpec, options: NoOptions | None = None) -> Drs:  # noqa: 
     base = np.zeros((len(spec.kinds), len(spec.sessions)), np.bool_)
     threshold = np.full(len(spec.sessions), np.iinfo(np.int64).max)
     return Drs(cluster, make_pool(cluster), speed_order(cluster), base, threshold)
+
+
+def derive(policy: Drs, options: NoOptions | None = None) -> None:  # noqa: ARG001 - as the others
+    """Find out which instances are fast, by what the cluster assumes. ``policy`` is modified in place."""
+    policy.order[:] = speed_order(policy.cluster)

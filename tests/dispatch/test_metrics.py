@@ -1,0 +1,77 @@
+"""The metrics: how many accelerators they ask for, and what they sum up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.dispatch.clock import run
+from tests.dispatch.fakes import MS, Bench, bench, request
+from tuner.dispatch.metrics import Metrics
+from tuner.dispatch.request import Refused
+
+
+async def desired(found: Bench, metrics: Metrics, seconds: int) -> str:
+    """Send a request each second; return what the page says then."""
+    for _ in range(seconds):
+        try:
+            await found.dispatcher.infer(request())
+        except Refused:
+            await asyncio.sleep(0)
+        await asyncio.sleep(1.0)
+    page = metrics.page(found.dispatcher.pools).decode()
+    (line,) = [line for line in page.splitlines() if line.startswith("servetune_desired")]
+    return line
+
+
+def test_while_all_backends_are_away_the_number_stays() -> None:
+    """Nothing tells how many are needed: an autoscaler neither takes them all away nor asks for more."""
+
+    async def main() -> None:
+        found = bench(servers=4)
+        found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
+        async with found:
+            assert await desired(found, metrics, 40) == 'servetune_desired_accelerators{pool="m"} 1.0'
+            for server in found.servers.values():
+                server.alive = False
+            assert await desired(found, metrics, 40) == 'servetune_desired_accelerators{pool="m"} 4.0'
+            for server in found.servers.values():
+                server.alive = True
+            await asyncio.sleep(1.0)
+            assert await desired(found, metrics, 5) == 'servetune_desired_accelerators{pool="m"} 4.0'
+            assert await desired(found, metrics, 20) == 'servetune_desired_accelerators{pool="m"} 1.0'
+
+    run(main())
+
+
+def test_late_answers_are_bad() -> None:
+    """Frontends with grants hear them; as many as are late ask for more accelerators."""
+
+    async def main() -> None:
+        found = bench(servers=2)
+        metrics = Metrics(asyncio.get_running_loop().time)
+        async with found:
+            for number in range(40):
+                metrics.ended("m", None, 0.06, late=number % 2 == 0)
+                await asyncio.sleep(1.0)
+            assert metrics.scaling(found.dispatcher.pools)["m"].desired == 4
+
+    run(main())
+
+
+def test_execution_counts_for_each_request() -> None:
+    """As latency does, whatever the items: the difference is the time in which requests wait."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
+        async with found as dispatcher:
+            await asyncio.gather(*[dispatcher.infer(request(items=8)) for _ in range(2)])
+        assert found.servers["a:1"].batches == [("m", 8), ("m", 8)]
+        totals = metrics.totals
+        assert (totals.requests, totals.inferences) == (2, 16)
+        assert totals.compute == pytest.approx(2 * (8 + 4) * MS, abs=0.3 * MS)
+        assert totals.latency - totals.compute > 10 * MS
+
+    run(main())
