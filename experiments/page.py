@@ -1,4 +1,4 @@
-"""The documentation's pages of measurements, written from the stored results alone."""
+"""The documentation's pages of measurements, written from the stored results and the notes beside them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["index_page", "results_page", "written_pages"]
 
 HEADER = """# What was measured
 
-Every number on this page comes from a stored result in `experiments/results/`, made by the command named
-with it; the page itself is written by `tuner experiment page`. Targets are what we set out to reach; where
-a figure misses one, the note under it says why. The machine: two shared cores of a virtual machine without
-a GPU, the load generator on the same two cores.
+Every number in the tables comes from a stored result in `experiments/results/`, made by the command named
+with it; the notes also quote earlier runs and trials by hand, which are not stored. The page is written by
+`tuner experiment page`. Targets are what we set out to reach; where a figure misses one, the note under it
+says why. The machine: two shared cores of a virtual machine without a GPU, the load generator on the same
+two cores.
 """
 
 INDEX = """# The papers' tables and figures, again

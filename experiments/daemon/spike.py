@@ -91,7 +91,8 @@ def keep(cases: Sequence[SpikeCase], seeds: Sequence[int]) -> list[Life]:
 def back(life: Life, calm: float) -> list[float]:
     """Return for each spike in how many windows the SLO was kept again.
 
-    1 is the window in the middle of which the load rose; infinite if the spike was over before.
+    1 is the window in the middle of which the load rose, so that the SLO was not seen to break; infinite if
+    the spike was over before.
 
     Args:
         life: What was seen.

@@ -1,9 +1,10 @@
 """What each rule and each limit of the guard is worth: left out or changed, one at a time.
 
-A driver with the default agent keeps simulated servers in virtual time, and nothing was tuned on any of them:
-their models, and the troubles they meet, are drawn from seeds above 100. Every variant of the guard has the
-same servers, loads, arrivals and troubles as the guard as it is, and is compared with it life by life. A
-difference counts if both its bootstrapped confidence interval and Wilcoxon's signed rank test say so.
+A driver with the default agent keeps simulated servers in virtual time. Their models, and the troubles they
+meet, are drawn from seeds above 7000, on which nothing was tuned. Before 2026-11-27 they were those above
+100, on which the rules had been chosen. Every variant of the guard has the same servers, loads, arrivals and
+troubles as the guard as it is, and is compared with it life by life. A difference counts if both its
+bootstrapped confidence interval and Wilcoxon's signed rank test say so.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class GuardTask(NamedTuple):
 class GuardAblation(Experiment[GuardTask, Figures]):
     """Every variant under every load in which it may differ."""
 
-    first_seed = 101
+    first_seed = 7001
     windows = Scaled(180, quick=80)
     """Of a life."""
 

@@ -1,4 +1,4 @@
-"""Servers that nothing was tuned on: their models are drawn from the seed."""
+"""Random servers: their models are drawn from the seed."""
 
 from __future__ import annotations
 

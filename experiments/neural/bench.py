@@ -14,10 +14,12 @@ from tuner.knobs import Configuration
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["MODELS", "NEAR", "WINDOW", "Bench", "Tuned", "choose_bench", "ratios_to_best", "tune"]
+__all__ = ["DEFAULT", "MODELS", "NEAR", "WINDOW", "Bench", "Tuned", "choose_bench", "ratios_to_best", "tune"]
 
 MODELS = ("small", "cnn", "wide")
 """Models of unlike l(b); the demo's is not among them."""
+DEFAULT = Configuration(max_batch_size=1, max_queue_delay=0.0, instances=1)
+"""What each has at first: without a batcher every request is executed alone."""
 PROBES = 10.0
 """Rate under which the time of an execution is measured first, requests/s."""
 SHARE, MOST = 0.85, 400.0

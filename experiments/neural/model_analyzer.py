@@ -2,8 +2,9 @@
 
 For each model a load is chosen that its default configuration hardly bears. Then three searches begin from
 that configuration on a fresh server each, one after the other: the control loop with the default agent, which
-knows nothing of the model yet, and Model Analyzer in quick and in optuna mode. What they end with is measured
-in turns with a coarse grid, beside each other, by one load generator of ours.
+knows nothing of the model yet, and Model Analyzer in quick and in optuna mode. What they end with, and the
+default, is measured in turns with a coarse grid, beside each other, by one load generator of ours. The time
+of each search begins when its server is up.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
+from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.agents.rrl import RRL
 from tuner.errors import AdapterError, StorageError
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
-from tuner.experiments.live.testbed import GRIDS, objective, repeated, triton
+from tuner.experiments.live.testbed import GRIDS, objective, repeated
 from tuner.experiments.neural.analyzer import (
     MODES,
     Effort,
@@ -29,6 +31,7 @@ from tuner.experiments.neural.analyzer import (
 )
 from tuner.experiments.neural.bench import (
     CHECK,
+    DEFAULT,
     MODELS,
     WINDOW,
     Bench,
@@ -36,6 +39,8 @@ from tuner.experiments.neural.bench import (
     ratios_to_best,
     tune,
 )
+from tuner.profiler.attachment import attach
+from tuner.setting import Load
 
 __all__ = ["Contest", "ModelAnalyzer"]
 
@@ -49,6 +54,8 @@ QUICK_GRIDS: dict[str, tuple[float, ...]] = {
     "instances": (1,),
 }
 """Where Model Analyzer searches in a quick run."""
+WARM_UP = 2.0
+"""s; the first requests of a fresh server are slow."""
 
 
 class Contest(NamedTuple):
@@ -61,6 +68,8 @@ class Contest(NamedTuple):
     """The reasons why others did not."""
     over_best: dict[str, float]
     """p95 of what each left, over that of the best."""
+    default_over_best: float
+    """That of the default, over that of the best: what there was to gain."""
 
 
 @experiment(
@@ -87,6 +96,9 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
 
     def rows(self, found: Answers[None, list[Contest]]) -> Iterator[Row]:
         (contests,) = found[None]
+        words = ", ".join(f"{one.bench.model} {one.default_over_best:.2f}" for one in contests)
+        defaults = [one.default_over_best for one in contests]
+        yield row("the default: p95 over the best", defaults, note=words)
         for name in (OURS, *THEIRS):
             values = [one.over_best[name] for one in contests if name in one.found]
             results = [one.found[name] for one in contests if name in one.found]
@@ -112,6 +124,7 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
         return {
             one.bench.model: {
                 **one.bench._asdict(),
+                "default_over_best": one.default_over_best,
                 **{
                     name: {**result._asdict(), "left": dict(result.left), "over_best": one.over_best[name]}
                     for name, result in one.found.items()
@@ -139,21 +152,24 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
             one = found[name]
             words = f"{one.left}, after {one.seconds:.0f} s and {one.measurements} measurements"
             self.report(f"{model}, {name}: {words}")
-        held = [one.left for one in found.values()]
+        held = [DEFAULT, *(one.left for one in found.values())]
         ratios = repeated(partial(ratios_to_best, bench, held, self.rounds, self.check), self.report)
-        return Contest(bench, found, missing, {name: ratios[one.left] for name, one in found.items()})
+        over_best = {name: ratios[one.left] for name, one in found.items()}
+        return Contest(bench, found, missing, over_best, ratios[DEFAULT])
 
     def _tune(self, bench: Bench) -> SearchResult:
         """Let the control loop tune on a fresh server."""
-        with triton(bench.rate, model=bench.model, grids=GRIDS) as attachment:
-            goal = objective(attachment, slo=bench.slo)
+        with EmbeddedTriton(bench.model) as server:
             began = time.monotonic()
-            agent = RRL(attachment.space, objective=goal)
-            try:
-                tuned = tune(attachment, agent, goal, self.windows, self.report)
-            finally:
-                agent.close()
-            return SearchResult(tuned.left, time.monotonic() - began, tuned.windows)
+            with attach(server.target, grids=GRIDS, load=Load(rate=bench.rate)) as attachment:
+                attachment.profiler.measure(WARM_UP)
+                goal = objective(attachment, slo=bench.slo)
+                agent = RRL(attachment.space, objective=goal)
+                try:
+                    tuned = tune(attachment, agent, goal, self.windows, self.report)
+                finally:
+                    agent.close()
+                return SearchResult(tuned.left, time.monotonic() - began, tuned.windows)
 
 
 def _why_missing() -> str:

@@ -56,7 +56,7 @@ TRUTHS = {
 
 
 class HeldOutServer:
-    """A server that neither training nor tuning has seen.
+    """A server that training has not seen.
 
     Args:
         family: One of :data:`~tuner.envs.randomised.FAMILIES`.

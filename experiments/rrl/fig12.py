@@ -1,7 +1,8 @@
 """RRL, Fig. 12: latency over time on a CPU server under the Wikipedia-like and the Dynamic load.
 
 Inception V3 (requests of one size) and DeepSpeech (of many), three knobs with eleven values each; the
-objective is the least mean latency. RRL, CAPES and DeepRM start cold and meet the same arrivals.
+objective is the least mean latency. RRL, CAPES and DeepRM start without windows of these servers and meet the
+same arrivals; the default form of RRL brings a network that was trained on random ones of the same families.
 """
 
 from __future__ import annotations

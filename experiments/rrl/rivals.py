@@ -1,8 +1,9 @@
 """RRL, section 6.2: windows until near the oracle for good, for RRL and everything it is compared with.
 
-Inception V3 on the CPU server (1,331 configurations) and on the GPU server under a constant load, cold.
-Beside the paper's rivals there are those that people use: Optuna's two samplers, the quick search of Triton's
-Model Analyzer, Clipper's rule, and random search. All have the same windows and arrivals.
+Inception V3 on the CPU server (1,331 configurations) and on the GPU server under a constant load. No agent
+has windows of these servers; the default form of RRL brings a network that was trained on random ones. Beside
+the paper's rivals there are those that people use: Optuna's two samplers, the quick search of Triton's Model
+Analyzer, Clipper's rule, and random search. All have the same windows and arrivals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The best configuration in hindsight, and servers that nothing was tuned on."""
+"""The best configuration in hindsight, and random servers."""
 
 from __future__ import annotations
 

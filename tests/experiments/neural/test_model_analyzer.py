@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -21,7 +25,7 @@ from tuner.experiments.neural.analyzer import (
     search_result,
     settings_of,
 )
-from tuner.experiments.neural.bench import Bench
+from tuner.experiments.neural.bench import DEFAULT, Bench, Tuned
 from tuner.experiments.neural.model_analyzer import Contest, ModelAnalyzer
 from tuner.knobs import Configuration
 
@@ -151,6 +155,7 @@ def contest(model: str, ours: float, theirs: float, seconds: float) -> Contest:
         found={OURS: SearchResult(LEFT, 30.0, 6), QUICK: SearchResult(LEFT, seconds, 20)},
         missing={OPTUNA: "it ended with 1"},
         over_best={OURS: ours, QUICK: theirs},
+        default_over_best=2.0 * ours,
     )
 
 
@@ -165,6 +170,7 @@ def test_ours_is_compared_in_the_median_and_at_worst() -> None:
 
     rows = {row.id: row for row in experiment.rows({None: [contests]})}
 
+    assert rows["the default: p95 over the best"].note == "small 2.00, cnn 2.20, wide 2.40"
     assert rows[f"{QUICK}: p95 of what it left, over the best"].high == 1.5
     assert rows[f"{OURS} over {QUICK}: p95 in the median"].measured == 1.0
     assert rows[f"{OURS} over {QUICK}: p95 at worst"].measured == 0.8
@@ -178,15 +184,21 @@ def test_ours_is_compared_in_the_median_and_at_worst() -> None:
     assert json.loads(json.dumps(experiment.details({None: [contests]})))["wide"]["missing"]
 
 
-def test_ours_is_measured_where_the_rival_cannot_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rival's rows say why it is missing."""
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rival cannot be installed, and no server is started."""
 
     def fail() -> Path:
         raise AdapterError("pip cannot download model-analyzer")
 
     monkeypatch.setattr(model_analyzer, "fetch_analyzer", fail)
     monkeypatch.setattr(model_analyzer, "choose_bench", lambda *_: BENCH)
-    monkeypatch.setattr(model_analyzer, "ratios_to_best", lambda *_: {LEFT: 1.05})
+    monkeypatch.setattr(model_analyzer, "ratios_to_best", lambda *_: {DEFAULT: 3.0, LEFT: 1.05})
+
+
+@pytest.mark.usefixtures("alone")
+def test_ours_is_measured_where_the_rival_cannot_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rival's rows say why it is missing; the default is measured, too."""
     monkeypatch.setattr(ModelAnalyzer, "_tune", lambda *_: SearchResult(LEFT, 30.0, 6))
     experiment = quick(ModelAnalyzer)
 
@@ -194,4 +206,36 @@ def test_ours_is_measured_where_the_rival_cannot_be_installed(monkeypatch: pytes
     rows = {row.id: row for row in experiment.rows({None: [contests]})}
 
     assert contests[0].over_best == {OURS: 1.05}
+    assert contests[0].default_over_best == 3.0
     assert "pip cannot download" in rows[f"{QUICK}: p95 of what it left, over the best"].note
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_time_of_ours_begins_when_the_server_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the rival's does: the server takes 60 s to start, attaching 3 s and the windows 20 s."""
+    now = 0.0
+
+    @contextmanager
+    def taking(seconds: float) -> Iterator[Mock]:
+        nonlocal now
+        now += seconds
+        yield Mock()
+
+    def tune(*_: object) -> Tuned:
+        nonlocal now
+        now += 20.0
+        return Tuned([LEFT], LEFT, 4, 0)
+
+    for name, stand_in in {
+        "time": SimpleNamespace(monotonic=lambda: now),
+        "EmbeddedTriton": lambda _: taking(60.0),
+        "attach": lambda *_, **__: taking(3.0),
+        "objective": Mock(),
+        "RRL": Mock(),
+        "tune": tune,
+    }.items():
+        monkeypatch.setattr(model_analyzer, name, stand_in)
+
+    (contest,) = quick(ModelAnalyzer).proceed()
+
+    assert contest.found[OURS] == SearchResult(LEFT, 23.0, 4)
