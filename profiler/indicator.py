@@ -27,7 +27,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 from tuner.adapters.connection.credentials import check_not_in_the_clear, read_secret, refuse_credentials
 from tuner.adapters.connection.web import HTTP_PORTS, TooLarge, WebAnswer, get, proxy_for
 from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
-from tuner.measurement import NOT_KNOWN, QUANTILES, STATISTICS, Measurement
+from tuner.measurement import NOT_KNOWN, QUANTILES, STATISTICS, UNANSWERED, Measurement
 from tuner.printable import one_line
 from tuner.setting import Sli
 
@@ -121,7 +121,8 @@ class PrometheusIndicator:
             found, problem = {self.statistic: NOT_KNOWN}, f"the service-level indicator is not known: {error}"
         unknown = {f"latency_{name}": NOT_KNOWN for name in STATISTICS} | {"cut_off": NOT_KNOWN}
         changes: dict[str, Any] = unknown | {f"latency_{name}": value for name, value in found.items()}
-        if any(math.isnan(value) for value in found.values()):
+        # Where no request was answered there is no latency: that is no second reason.
+        if UNANSWERED not in measurement.disturbed and any(map(math.isnan, found.values())):
             changes["disturbed"] = (*measurement.disturbed, problem)
         return replace(
             measurement, **changes, timed=math.inf, quantiles_from="indicator", quantiles_mixed=False
@@ -139,8 +140,10 @@ class PrometheusIndicator:
         in_trouble = answer.status >= http.HTTPStatus.INTERNAL_SERVER_ERROR
         if in_trouble or answer.status == http.HTTPStatus.TOO_MANY_REQUESTS:
             raise Unreachable(f"{self.url} says: {_words(answer)}")
-        if answer.status != http.HTTPStatus.OK:
+        if answer.status in (http.HTTPStatus.BAD_REQUEST, http.HTTPStatus.UNPROCESSABLE_ENTITY):
             raise InvalidInput("--sli-query", f"{self.url} says: {_words(answer)}", query)
+        if answer.status != http.HTTPStatus.OK:
+            raise NotPrometheus("--sli-prometheus", f"{self.url} says: {_words(answer)}")
         return read_number(answer, query)
 
     def _get(self, query: str, deadline: float) -> WebAnswer:

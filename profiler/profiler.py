@@ -45,6 +45,15 @@ class Follower(Protocol):
         ...
 
 
+@runtime_checkable
+class Moving(Protocol):
+    """Clients that can look where the model is now."""
+
+    def follow_servers(self) -> None:
+        """Send there from now on."""
+        ...
+
+
 class Profiler:
     """Measures one window after the other, and notices configuration changes between them.
 
@@ -101,6 +110,8 @@ class Profiler:
         if settle > 0 and window_before is not None:
             latest += self._wait_for_backlog(seconds, *window_before)
         before = self._read()
+        if isinstance(self._clients, Moving):  # replicas may have moved since the window before
+            self._clients.follow_servers()
         whole = self._clients is not None and math.isinf(enough)
         slices = 1 if whole else min(max(round(seconds / SLICE), 1), MOST_SLICES)
         readings = [before.counters]

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -182,8 +182,8 @@ class Membership:
     def ask(self, question: Callable[[Backend], T]) -> dict[str, T]:
         """Ask all replicas at once, and leave out those that do not answer.
 
-        One that lets us wait until the time is over is left out at once for a while: a window asks often, and
-        would not end in time if it waited for it each time.
+        One that lets us wait until the time is over is left out at once for a while, unless no other answers:
+        a window asks often, and would not end in time if it waited for it each time.
 
         Args:
             question: Asks one.
@@ -196,12 +196,23 @@ class Membership:
         """
         with self._lock:
             self._look_up()
-            now = time.monotonic()
-            due = {name: one for name, one in self.opened.items() if self._members[name].ask_again <= now}
-            asked = due or self.opened
-        answers = {target: self._pool.submit(question, backend) for target, backend in asked.items()}
-        found: dict[str, T] = {}
+            now, opened = time.monotonic(), self.opened
+            due = {name: one for name, one in opened.items() if self._members[name].ask_again <= now}
         errors: list[AdapterError] = []
+        found = self._ask(due, question, errors)
+        if not found:
+            rest = {name: one for name, one in opened.items() if name not in due}
+            found = self._ask(rest, question, errors)
+        if not found:
+            raise errors[0]
+        return found
+
+    def _ask(
+        self, members: Mapping[str, Backend], question: Callable[[Backend], T], errors: list[AdapterError]
+    ) -> dict[str, T]:
+        """Ask some replicas; return the answers, and add to the errors of those that gave none."""
+        answers = {target: self._pool.submit(question, backend) for target, backend in members.items()}
+        found: dict[str, T] = {}
         for target, answer in answers.items():
             try:
                 found[target] = answer.result()
@@ -210,8 +221,6 @@ class Membership:
                 self.note(target, str(error), silent=isinstance(error, TimedOut))
             else:
                 self.note(target, None)
-        if not found:
-            raise errors[0]
         return found
 
     def note(self, target: str, away: str | None, *, silent: bool = False) -> None:

@@ -150,14 +150,14 @@ class LoadGenerator:
             InvalidInput: The interval is so long ago that its requests are no longer in memory.
             TunerError: The worker has ended.
         """
-        self._follow()
+        self.follow_servers()
         patience = max(end - time.monotonic(), 0.0) + REPORTS
         if not self._log.wait_reported(end, patience) and self._log.closed:
             raise self._death()
         self._log.wait_answered(start, end, self.grace)
         return self._log.sample(start, end)
 
-    def _follow(self) -> None:
+    def follow_servers(self) -> None:
         """Send to where the model is now, if that has changed."""
         if self._present is None or (address := self._present().address) == self._address:
             return

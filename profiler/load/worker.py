@@ -110,7 +110,7 @@ class LoadWorker:
 
     def move(self, channels: list[Any]) -> None:
         """Send over other channels from now on. What was sent over the old ones is still answered there."""
-        closing = self._loop.create_task(_close(self._channels, set(self._open)))
+        closing = self._loop.create_task(_close(self._channels, set(self._open), self._timeout))
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
         self._use(channels)
@@ -203,10 +203,10 @@ class LoadWorker:
         self._records.clear()
 
 
-async def _close(channels: list[Any], calls: set[asyncio.Task[None]]) -> None:
-    """Close channels when their calls have ended: earlier, it would cancel them."""
+async def _close(channels: list[Any], calls: set[asyncio.Task[None]], timeout: float) -> None:
+    """Close channels when their calls have ended, or are given up: earlier, it would cancel them."""
     if calls:
-        await asyncio.wait(calls)
+        await asyncio.wait(calls, timeout=timeout)
     for channel in channels:
         await channel.close()
 

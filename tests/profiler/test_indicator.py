@@ -15,6 +15,7 @@ import pytest
 from tests.adapters.connection.hostile_server import endless, hostile
 from tests.builders import measurement
 from tuner.errors import InvalidInput, TimedOut, Unreachable
+from tuner.measurement import UNANSWERED
 from tuner.profiler import indicator as module
 from tuner.profiler.indicator import PrometheusIndicator
 
@@ -99,6 +100,15 @@ def test_no_value_disturbs(prometheus: Prometheus, series: list[list[str]]) -> N
     assert found.disturbed == ("another reason", module.NO_VALUE)
 
 
+def test_a_window_without_answers_has_one_reason(prometheus: Prometheus) -> None:
+    """There is no latency because there is no request: the loop judges a change by that reason alone."""
+    prometheus.series = [["NaN"]]
+
+    found = PrometheusIndicator(url=prometheus.url, query="x").applied(measurement(disturbed=(UNANSWERED,)))
+
+    assert found.disturbed == (UNANSWERED,)
+
+
 def test_a_scalar(prometheus: Prometheus) -> None:
     """Its answer has another form."""
     prometheus.body = b'{"data": {"resultType": "scalar", "result": [1.0, "0.5"]}}'
@@ -149,14 +159,15 @@ def test_an_outage_costs_windows_only(prometheus: Prometheus) -> None:
     assert math.isnan(found.latency_p95)
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503])
+@pytest.mark.parametrize("status", [302, 401, 404, 429, 500, 502, 503])
 def test_a_server_in_trouble_costs_windows_only(prometheus: Prometheus, status: int) -> None:
     """Such as one that restarts behind a gateway; the query and the address are no mistakes."""
     prometheus.status, prometheus.body = status, b"<html>"
 
     found = PrometheusIndicator(url=prometheus.url, query="x").applied(measurement())
 
-    assert f"indicator is not known: {prometheus.url} says: {status}" in found.disturbed[0]
+    assert "indicator is not known" in found.disturbed[0]
+    assert f"{prometheus.url} says: {status}" in found.disturbed[0]
     assert math.isnan(found.latency_p95)
 
 

@@ -214,3 +214,17 @@ def test_a_failed_look_up_loses_no_replica(
     lost.append(True)
     with pytest.raises(Unreachable, match="looked up"):
         ReplicaGroup(Membership("fake://all", find, servers.__getitem__))
+
+
+def test_one_that_let_us_wait_is_asked_when_no_other_answers(
+    servers: dict[str, Server], now: list[float]
+) -> None:
+    """The group is away only when none answers."""
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
+        servers["ccc"].silent = True
+        group.counters()
+        servers["ccc"].silent = False
+        servers["a"].up = servers["bb"].up = False
+
+        assert group.current() == configuration()
+        assert group.replicas == 1

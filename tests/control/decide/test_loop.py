@@ -22,6 +22,7 @@ from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
 from tuner.control.decide.event import InForce, Remembered
 from tuner.knobs import Configuration
 from tuner.measurement import UNANSWERED, Measurement
+from tuner.objective import Objective, parse_slo
 
 
 def loop_with(*proposals: Configuration, **limits: Any) -> tuple[ControlLoop, ScriptedAgent]:
@@ -124,6 +125,7 @@ def test_rising_errors_roll_back_to_what_ran_before(before: int, after: int, bac
     [
         (1000, 1000, (UNANSWERED,), "1000 requests failed after the change"),
         (1000, 0, (UNANSWERED,), "none of 1000 requests was answered after the change"),
+        (10_000, 10_000, (UNANSWERED,), "10000 requests failed after the change"),
         (0, 0, (UNANSWERED,), ""),
         (1000, 0, (UNANSWERED, "the server restarted"), ""),
     ],
@@ -142,6 +144,17 @@ def test_a_change_after_which_none_is_answered_is_rolled_back(
     assert isinstance(decision, Rollback if words else Hold)
     assert words in str(decision.reason)
     assert getattr(decision, "configuration", configuration()) == configuration()
+
+
+def test_requests_that_may_still_keep_a_long_slo_are_waited_for() -> None:
+    """None of 2,000 was answered in five seconds, and each may take ten."""
+    slow = Objective(slo=parse_slo("p95=10s"))
+    loop = ControlLoop(SPACE, slow, ScriptedAgent(configuration(2)))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+    silent = measurement(math.nan, running=configuration(2), end=20.0, rate=400.0, disturbed=(UNANSWERED,))
+
+    assert isinstance(turn(loop, 20.0, dataclasses.replace(silent, requests=0)), Hold)
 
 
 def test_a_change_is_kept_while_nothing_keeps_the_slo() -> None:

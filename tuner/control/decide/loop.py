@@ -194,7 +194,7 @@ class ControlLoop:
         if m.failures:
             return _failed(m) if change.failed_requests.share < 1 else ""  # that all fail is no chance
         # Those that came in the last moments may still be answered within the SLO.
-        came, late = m.arrival_rate * m.seconds, self.objective.slo.latency / m.seconds
+        came, late = m.arrival_rate * m.seconds, min(self.objective.slo.latency / m.seconds, 1.0)
         return f"none of {came:.0f} requests was answered" if late**came < UNLIKELY else ""
 
     def _gather_facts(self, running: Configuration, **seen: Any) -> None:

@@ -214,9 +214,7 @@ class Driver:
             self._notify(decision.reason)
         else:
             record = replace(record, cost=self.loop.objective.cost(measurement))
-            if (
-                restore is not None
-            ):  # the loop did not observe the window, and knows only an earlier one's level
+            if restore is not None:  # the loop did not observe the window: its level is an earlier one's
                 record = replace(record, level=None)
         try:
             record = self._carry_out(record)
