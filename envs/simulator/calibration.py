@@ -80,6 +80,8 @@ def calibrate(
         cores=server.cores if cores is None else cores, overhead=overhead(kept_up, server.overhead)
     )
     server = _with_table(server, usable)
+    # The front end's CPU slows executions down, so the table and all searches need the server's own.
+    server = _with_table(_with_cpu(server, usable), usable)
     for _ in range(ROUNDS):
         crowded = [m for m in kept_up if _instances(m) > 1]
         alone = [m for m in kept_up if _instances(m) == 1]
@@ -87,7 +89,7 @@ def calibrate(
         server = _with_table(server, usable)
         server = _search(server, "gap", 0.002, alone, lambda m: m.queue_mean)
         server = _search(server, "noise", 1.0, kept_up, lambda m: m.latency_p95)
-    return _with_cpu(server, usable)
+    return server
 
 
 def _instances(measurement: Measurement) -> int:

@@ -105,6 +105,20 @@ def test_one_window_is_enough() -> None:
     assert fitted.contention == 0.33
 
 
+@pytest.mark.compiled
+def test_the_front_ends_cpu_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front end far heavier than the default slows the fitted server down as much as it did the real one."""
+    monkeypatch.setattr(calibration, "SECONDS", 5.0)
+    truth = ServerModel(cpu_per_request=0.003, noise=0.1)
+    tried = [{"max_batch_size": b, "max_queue_delay": 0.0, "instances": i} for b, i in ((2, 1), (8, 1), (8, 2))]
+    measured = [simulate(truth, configuration, 150.0, seconds=8.0) for configuration in tried]
+
+    fitted = calibrate(measured, cores=2.0)
+
+    again = [simulate(fitted, configuration, 150.0, seconds=8.0) for configuration in tried]
+    assert [m.compute_mean for m in again] == pytest.approx([m.compute_mean for m in measured], rel=0.04)
+
+
 def test_low_loads_are_simulated_until_requests_come() -> None:
     """At one request in 20 s nothing comes in the usual 15 s; a window without an arrival is left out."""
     one = {"max_batch_size": 1, "max_queue_delay": 0, "instances": 1}
