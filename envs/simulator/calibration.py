@@ -40,6 +40,8 @@ SECONDS = 15.0
 """Simulated seconds of each window in a search, at least ..."""
 REQUESTS = 100.0
 """... and requests: without any, a simulated window shows nothing."""
+MOST_REQUESTS = 20_000.0
+"""Requests of each window in a search at most: a simulated world remembers no more than some 100,000."""
 SOFTEN = 0.0005
 """Seconds added to both sides of a ratio, so that differences of microseconds do not count."""
 STEPS = 9
@@ -200,18 +202,19 @@ def _search(
 
     def misfit(value: float) -> float:
         changed = server.replace(**{name: value})
-        simulated = [
-            simulate(
-                changed, m.configuration, m.arrival_rate, seconds=max(SECONDS, REQUESTS / m.arrival_rate)
-            )
-            for m in shown
-        ]
+        simulated = [simulate(changed, m.configuration, m.arrival_rate, seconds=_length(m)) for m in shown]
         ratios = [
             (statistic(s) + SOFTEN) / (statistic(m) + SOFTEN) for s, m in zip(simulated, shown, strict=True)
         ]
         return float(np.mean(np.abs(np.log(ratios))))
 
     return server.replace(**{name: _golden_section(misfit, highest)})
+
+
+def _length(measurement: Measurement) -> float:
+    """Return the simulated seconds of a window in a search."""
+    rate = measurement.arrival_rate
+    return min(max(SECONDS, REQUESTS / rate), MOST_REQUESTS / rate)
 
 
 def _golden_section(function: Callable[[float], float], highest: float) -> float:
