@@ -25,6 +25,8 @@ BIN = 0.05
 SEEN_DOUBT = 0.1
 """Standard deviation of the logarithm of an execution time in a window: its load shares the cores."""
 LEAST_BURSTINESS = 0.05
+UNKNOWN_BURSTINESS = 1.0
+"""That of Poisson, until a window shows another one; none shows exactly this."""
 CONTENDED = 1.3
 """A batch that took this many times as long as its requests one by one shared its cores with too many."""
 GROWTH = 1.1
@@ -95,6 +97,8 @@ class NeuralPrior:
         shown = not self._given or self._space.with_role(Role.INTER_OP) is not None
         if shown and seen["compute_mean"] > 0:
             self._learn_profile(number, seen)
+        if self.knowledge is not None and not self._given:
+            self._learn_burstiness(self.knowledge, seen["burstiness"])
         if self.knowledge is not None and self.knowledge.reference is None:
             reference = Reference(
                 configuration=number,
@@ -125,14 +129,18 @@ class NeuralPrior:
         if self.knowledge is not None:
             self.knowledge = replace(self.knowledge, seconds=times, doubt=doubt)
             return
-        burstiness = seen["burstiness"]
         self.knowledge = ServerKnowledge(
             cores=cores,
             gpu=math.isfinite(seen["gpu"]),
             seconds=times,
             doubt=doubt,
-            burstiness=max(burstiness, LEAST_BURSTINESS) if math.isfinite(burstiness) else 1.0,
+            burstiness=UNKNOWN_BURSTINESS,
         )
+
+    def _learn_burstiness(self, knowledge: ServerKnowledge, burstiness: float) -> None:
+        """Take in the first that is known: without clients, that of the first windows is not."""
+        if knowledge.burstiness == UNKNOWN_BURSTINESS and math.isfinite(burstiness):
+            self.knowledge = replace(knowledge, burstiness=max(burstiness, LEAST_BURSTINESS))
 
     def at(self, load: float, left: float = 1.0) -> LogCosts:
         """Return what configurations are expected to cost, with the cores that other processes leave.

@@ -281,6 +281,30 @@ def test_a_larger_batch_is_worth_a_new_estimate() -> None:
     assert not np.array_equal(before, prior.at(math.log2(RATE)).mean)
 
 
+def test_bursts_count_from_the_first_window_that_shows_them(tmp_path: Path) -> None:
+    """Without clients it is not the first of all; until then, arrivals are Poisson's. It is known for good."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    agent.update(state(), 0, 0.8, state())
+    agent.save(tmp_path)
+    again = RRL.load(tmp_path, SPACE, synchronous=True)
+
+    for one in (agent, again):
+        assert isinstance(one.perception, SmoothPerception)
+        assert isinstance(prior := one.perception.prior, NeuralPrior)
+        before = prior.at(math.log2(RATE)).mean
+
+        assert prior.watch(0, seen(burstiness=6.0))
+        assert prior.at(math.log2(RATE)).mean.mean() > before.mean()
+        assert not prior.watch(0, seen(burstiness=2.0))
+
+
+def test_a_burstiness_that_was_given_stays() -> None:
+    """As does the profile."""
+    prior = NeuralPrior(SPACE, OBJECTIVE, knowledge=knowledge())
+
+    assert not prior.watch(0, seen(burstiness=6.0))
+
+
 def test_a_batch_that_shared_its_cores_with_too_many_teaches_nothing() -> None:
     """An overloaded window would make other configurations look like the best there are."""
     prior = NeuralPrior(SPACE, OBJECTIVE)
