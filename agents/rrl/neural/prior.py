@@ -43,7 +43,8 @@ LEAST_KEPT = 8
 class NeuralPrior:
     """What configurations are expected to cost, from what was seen of a server.
 
-    Life: :meth:`watch` with every window; :meth:`at` once :attr:`ready`.
+    Life: :meth:`watch` with every window; :meth:`at` once :attr:`ready`; :meth:`move` if its machine differs
+    from the one that it was saved on.
 
     Args:
         space: The configurations.
@@ -82,6 +83,13 @@ class NeuralPrior:
         The least use may; the least latency is far from the SLO.
         """
         return math.log(2.0) if self._objective.goal in ("cpu", "gpu") else -math.inf
+
+    def move(self, cores: float) -> None:
+        """Expect from now on what the server does on a machine with this many cores."""
+        self._objective = replace(self._objective, cores=cores)
+        if self.knowledge is not None:
+            self.knowledge = replace(self.knowledge, cores=cores)
+        self._estimates = {}
 
     def watch(self, number: int, seen: Mapping[str, float]) -> bool:
         """Take in what a window of a configuration showed; returns whether that changed what is expected.

@@ -282,7 +282,7 @@ def test_a_larger_batch_is_worth_a_new_estimate() -> None:
 
 
 def test_bursts_count_from_the_first_window_that_shows_them(tmp_path: Path) -> None:
-    """Without clients it is not the first of all; until then, arrivals are Poisson's. It is known for good."""
+    """Without clients it is not the first of all; until then, arrivals are Poisson's. It stays known."""
     agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
     agent.update(state(), 0, 0.8, state())
     agent.save(tmp_path)
@@ -290,7 +290,8 @@ def test_bursts_count_from_the_first_window_that_shows_them(tmp_path: Path) -> N
 
     for one in (agent, again):
         assert isinstance(one.perception, SmoothPerception)
-        assert isinstance(prior := one.perception.prior, NeuralPrior)
+        prior = one.perception.prior
+        assert isinstance(prior, NeuralPrior)
         before = prior.at(math.log2(RATE)).mean
 
         assert prior.watch(0, seen(burstiness=6.0))
@@ -383,6 +384,23 @@ def test_what_was_watched_is_saved(tmp_path: Path) -> None:
 
     assert again.costs(22) == pytest.approx(agent.costs(22), nan_ok=True)
     assert again.select(state()) == agent.select(state())
+
+
+def test_a_saved_agent_goes_on_with_the_cores_of_its_machine(tmp_path: Path) -> None:
+    """A server that moved from 2 cores to 8 has room for more instances. A single core may be a guess."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    agent.update(state(), SPACE.encode(SPACE.default), 0.8, state())
+    agent.save(tmp_path)
+
+    same, moved, unseen = (
+        RRL.load(tmp_path, SPACE, objective=replace(OBJECTIVE, cores=cores), synchronous=True).costs(22)
+        for cores in (2.0, 8.0, 1.0)
+    )
+
+    assert same == pytest.approx(agent.costs(22), nan_ok=True)
+    assert unseen == pytest.approx(same)
+    two = [n for n in range(SPACE.size) if SPACE.decode(n)["instances"] == 2]
+    assert moved[two].mean() < 0.9 * same[two].mean()
 
 
 def test_a_saved_agent_that_watched_nothing_still_has_the_estimator(tmp_path: Path) -> None:
