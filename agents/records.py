@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tuner.agents.agent import check_cost
@@ -45,6 +47,20 @@ class LevelCosts:
     def measured(self) -> np.ndarray:
         """Numbers of the configurations that were measured, increasing.   # (n,) int64."""
         return np.flatnonzero(self.count)
+
+    def remembered(self, most: int, generator: np.random.Generator) -> np.ndarray:
+        """Return the measured configurations that a model is built on, increasing.   # (n,) int64.
+
+        Args:
+            most: How many at most; of more, the cheapest half of this and a sample of the others.
+            generator: Of the sample.
+        """
+        measured = self.measured
+        if measured.size <= most:
+            return measured
+        ordered = measured[np.argsort(self.cost[measured], kind="stable")]
+        cheapest, others = np.split(ordered, [math.ceil(most / 2)])
+        return np.sort(np.append(cheapest, generator.choice(others, most // 2, replace=False)))
 
     def least(self) -> int | None:
         """Return the measured configuration with the least mean cost (the lowest number of equals)."""

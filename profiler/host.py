@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import psutil
 
 from tuner.measurement import NOT_KNOWN
 from tuner.profiler.gpu import Gpus
-from tuner.profiler.kernel import ControlGroup, RunQueue
+from tuner.profiler.kernel import ControlGroup, RunQueue, affinity
 from tuner.profiler.process_tree import ProcessTree
 from tuner.profiler.source import HostReading
 
@@ -42,8 +44,8 @@ class LocalHost:
 
     @property
     def cores(self) -> float:
-        """CPU cores of this machine."""
-        return float(psutil.cpu_count() or 1)
+        """CPU cores of this machine that the server may use, by its affinity and its group's quota."""
+        return min(_cores(), _allowed(tree.pid for tree in self._servers if tree.running))
 
     def follow(self, processes: Iterable[int]) -> None:
         """Count these processes as the server's, too: a restarted server has new process ids."""
@@ -68,7 +70,7 @@ class LocalHost:
             server=server,
             own=sum(tree.read() for tree in self._own),
             total=_machine(),
-            cores=self.cores,
+            cores=_cores(),
             steal=float(getattr(psutil.cpu_times(), "steal", NOT_KNOWN)),
             ran=ran,
             waited=waited,
@@ -103,6 +105,22 @@ class RemoteHost:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _cores() -> float:
+    """Return the CPU cores of this machine."""
+    return float(psutil.cpu_count() or 1)
+
+
+def _allowed(processes: Iterable[int]) -> float:
+    """Return how many cores processes may use together; infinite where nothing says."""
+    cores: set[int] = set()
+    quotas: dict[Path | None, float] = {}  # replicas may be in groups of their own
+    for process in processes:
+        cores |= affinity(process)
+        group = ControlGroup(process)
+        quotas[group.folder] = group.quota()
+    return min(len(cores) or math.inf, sum(quotas.values()) or math.inf)
 
 
 def _machine() -> float:

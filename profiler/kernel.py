@@ -9,6 +9,7 @@ CGROUP/cpu.pressure,      pressure stall information: ``some ... total=`` is the
 /proc/pressure/cpu        in us in which at least one task waited for a core            before 4.20
 CGROUP/cpu.stat           ``throttled_usec``: time in us in which the group's quota     cgroup v1; groups
                           was used up and its tasks could not run                       without a quota
+CGROUP/cpu.max            the quota of the group and of each above it, us in a period   cgroup v1
 ========================  ============================================================  ====================
 
 What is absent, or may not be read, is NaN and never an error.
@@ -16,14 +17,17 @@ What is absent, or may not be read, is NaN and never an error.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from tuner.measurement import NOT_KNOWN
 
-__all__ = ["ControlGroup", "RunQueue"]
+__all__ = ["ControlGroup", "RunQueue", "affinity"]
 
 PROC = Path("/proc")
 Thread = tuple[int, str]
@@ -74,16 +78,28 @@ class ControlGroup:
         process: The process. If it is None, gone, or in no such group, pressure is the machine's.
         proc: Where the kernel shows its processes.
         mount: Where cgroup v2 is mounted; None: wherever the machine's table of mounts says.
+
+    Attributes:
+        folder: Where the group's files are; None if it is in no such group.
     """
 
     def __init__(self, process: int | None, *, proc: Path = PROC, mount: Path | None = None) -> None:
         mount = mount or _mount()
         path = _group(_text(proc / str(process) / "cgroup")) if process is not None else None
         # In a container the root that is seen is the container's own group.
-        folder = mount / path if mount is not None and path is not None else None
+        self.folder = folder = mount / path if mount is not None and path is not None else None
         self._throttling = folder / "cpu.stat" if folder is not None else None
         own = folder / "cpu.pressure" if folder is not None else None
         self._pressure = own if own is not None and _text(own) else proc / "pressure" / "cpu"
+
+    def quota(self) -> float:
+        """Return the cores that the quotas of the group and of those above it allow; infinite without one."""
+        least = math.inf
+        for folder in () if self.folder is None else (self.folder, *self.folder.parents):
+            allowed, period, *_ = [*_text(folder / "cpu.max").split(), "", ""]
+            if allowed.isdigit() and period.isdigit():
+                least = min(least, int(allowed) / int(period))
+        return least
 
     def pressure(self) -> float:
         """Return the time in which at least one task of the group waited for a core, s."""
@@ -98,6 +114,15 @@ class ControlGroup:
         if self._throttling is None:
             return NOT_KNOWN
         return _microseconds(dict(_pairs(_text(self._throttling).splitlines(), " ")), "throttled_usec")
+
+
+def affinity(process: int) -> set[int]:
+    """Return the cores on which threads of a process may run; empty where nothing says."""
+    cores: set[int] = set()
+    for thread in _names(PROC / str(process) / "task"):  # a server may bind each of its threads to a core
+        with suppress(OSError):  # it has just ended
+            cores |= os.sched_getaffinity(int(thread))
+    return cores
 
 
 def _names(folder: Path) -> list[str]:

@@ -87,7 +87,7 @@ class Host(Protocol):
 
     @property
     def cores(self) -> float:
-        """CPU cores of the machine."""
+        """CPU cores of the machine that the server may use."""
         ...
 
     def read(self) -> HostReading:

@@ -6,8 +6,9 @@ goal:
 * ``latency``: the latency statistic over the SLO; 1 is just at the SLO.
 * ``strict``: the same while the SLO is kept; a broken SLO (or a failed request) costs 1 more. So a
   configuration that sometimes breaks the SLO costs more than by ``latency``, even if it is fast on average.
-* ``cpu`` and ``gpu``: the share of the machine's cores (or GPU time) used while the SLO is kept, which
-  lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that keeps it.
+* ``cpu`` and ``gpu``: the share of the cores that the server may use (or of the GPU's time) in use while the
+  SLO is kept, which lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that
+  keeps it.
 
 The share of its requests that failed costs 2 at least. A server that refuses requests uses little and
 answers the others fast, and would else be the cheapest; but a few bad requests, which some clients always
@@ -110,7 +111,7 @@ class Objective:
     """``latency``: the least latency. ``strict``: the least latency, and a broken SLO costs more than that.
     ``cpu``, ``gpu``: the least use while the SLO is kept."""
     cores: float = 1.0
-    """CPU cores of the server's machine: what a CPU share refers to."""
+    """CPU cores that the server may use: what a CPU share refers to."""
     change_cost: float = field(
         default=0.0,
         metadata=option(

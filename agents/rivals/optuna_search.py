@@ -10,7 +10,6 @@ and the best is measured often enough while it is held.
 
 from __future__ import annotations
 
-import math
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -109,7 +108,7 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 self._samplers[level] = self._sampler(int(words[0]))
         study = optuna.create_study(sampler=self._samplers[level])
-        remembered = self._remembered(record)
+        remembered = record.remembered(self.parameters.history, self._generator)
         ceiling = self.parameters.ceiling * float(record.cost[remembered].min())
         study.add_trials(
             [
@@ -122,12 +121,3 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
             ]
         )
         return study
-
-    def _remembered(self, record: LevelCosts) -> np.ndarray:
-        """Return the measured configurations that the model is built on.   # (n,) int64."""
-        measured, most = record.measured, self.parameters.history
-        if measured.size <= most:
-            return measured
-        ordered = measured[np.argsort(record.cost[measured], kind="stable")]
-        cheapest, others = np.split(ordered, [math.ceil(most / 2)])
-        return np.sort(np.append(cheapest, self._generator.choice(others, most // 2, replace=False)))

@@ -43,7 +43,8 @@ class SafeGpParameters(Parameters):
     bound: float = 2.0
     """Standard deviations between the mean and either bound (the square root of beta)."""
     history: int = 100
-    """Points that the process is fitted to at most: those whose load is nearest, newest levels first."""
+    """Points that the process is fitted to at most: those whose load is nearest, newest levels first. Of a
+    level that does not fit, half are the cheapest and half a sample of the others."""
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
@@ -99,6 +100,7 @@ class SafeGp(Bookkeeper[SafeGpParameters]):
         from botorch.exceptions.warnings import InputDataWarning
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import SingleTaskGP
+        from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
         places, logs, noise = self._measured(level)
@@ -109,6 +111,9 @@ class SafeGp(Bookkeeper[SafeGpParameters]):
                 torch.from_numpy(places),
                 torch.from_numpy(logs[:, None]),
                 train_Yvar=torch.from_numpy(noise[:, None]),
+                covar_module=get_covar_module_with_dim_scaled_prior(
+                    ard_num_dims=places.shape[1], use_rbf_kernel=False
+                ),
             )
             if self._fitted is None or logs.size >= REFIT * self._points:
                 fit_gpytorch_mll(ExactMarginalLogLikelihood(process.likelihood, process))
@@ -123,9 +128,11 @@ class SafeGp(Bookkeeper[SafeGpParameters]):
 
     def _measured(self, level: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return places, logarithms of costs and variances of their noise.   # (n, k + 1), (n,), (n,)."""
-        near = sorted(self.records.levels, key=lambda other: abs(other - level))
-        rows = [(other, int(c)) for other in near for c in self.records[other].measured]
-        rows = rows[: self.parameters.history]
+        order = {other: number for number, other in enumerate(self.records.levels)}
+        rows: list[tuple[int, int]] = []
+        for other in sorted(order, key=lambda other: (abs(other - level), -order[other])):
+            left = self.parameters.history - len(rows)
+            rows += [(other, int(c)) for c in self.records[other].remembered(left, self._generator)]
         levels, numbers = np.array(rows).T
         costs = np.array([self.records[other].cost[c] for other, c in rows])
         counts = np.array([self.records[other].count[c] for other, c in rows])

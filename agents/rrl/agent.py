@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RRL"]
 
+UNSEEN_CORES = 1.0
+"""Cores of an objective whose machine nobody sees; those that a policy was saved with say more."""
+
 
 class RRL:
     """The agent: learns from every window, and can be saved and loaded.
@@ -203,7 +206,8 @@ class RRL:
         Args:
             folder: Where :meth:`save` wrote it.
             space: The knobs and grids it must be about.
-            objective: What its costs must be those of, whatever the machine; None takes those of any.
+            objective: What its costs must be those of, whatever the machine; None takes those of any. The
+                estimator goes on with its cores, where they were seen.
             seed: Of exploration from now on.
             synchronous: As for the class.
 
@@ -228,6 +232,9 @@ class RRL:
             agent.perception.restore(arrays)
         except ValueError as error:
             raise damaged(folder, str(error)) from error
+        prior = agent.perception.prior if isinstance(agent.perception, SmoothPerception) else None
+        if objective is not None and objective.cores != UNSEEN_CORES and isinstance(prior, NeuralPrior):
+            prior.move(objective.cores)
         return agent
 
     def close(self) -> None:

@@ -40,6 +40,8 @@ SECONDS = 15.0
 """Simulated seconds of each window in a search, at least ..."""
 REQUESTS = 100.0
 """... and requests: without any, a simulated window shows nothing."""
+MOST_REQUESTS = 20_000.0
+"""Requests of each window in a search at most: a simulated world remembers no more than some 100,000."""
 SOFTEN = 0.0005
 """Seconds added to both sides of a ratio, so that differences of microseconds do not count."""
 STEPS = 9
@@ -80,6 +82,8 @@ def calibrate(
         cores=server.cores if cores is None else cores, overhead=overhead(kept_up, server.overhead)
     )
     server = _with_table(server, usable)
+    # The front end's CPU slows executions down, so the table and all searches need the server's own.
+    server = _with_table(_with_cpu(server, usable), usable)
     for _ in range(ROUNDS):
         crowded = [m for m in kept_up if _instances(m) > 1]
         alone = [m for m in kept_up if _instances(m) == 1]
@@ -87,7 +91,7 @@ def calibrate(
         server = _with_table(server, usable)
         server = _search(server, "gap", 0.002, alone, lambda m: m.queue_mean)
         server = _search(server, "noise", 1.0, kept_up, lambda m: m.latency_p95)
-    return _with_cpu(server, usable)
+    return server
 
 
 def _instances(measurement: Measurement) -> int:
@@ -198,18 +202,19 @@ def _search(
 
     def misfit(value: float) -> float:
         changed = server.replace(**{name: value})
-        simulated = [
-            simulate(
-                changed, m.configuration, m.arrival_rate, seconds=max(SECONDS, REQUESTS / m.arrival_rate)
-            )
-            for m in shown
-        ]
+        simulated = [simulate(changed, m.configuration, m.arrival_rate, seconds=_length(m)) for m in shown]
         ratios = [
             (statistic(s) + SOFTEN) / (statistic(m) + SOFTEN) for s, m in zip(simulated, shown, strict=True)
         ]
         return float(np.mean(np.abs(np.log(ratios))))
 
     return server.replace(**{name: _golden_section(misfit, highest)})
+
+
+def _length(measurement: Measurement) -> float:
+    """Return the simulated seconds of a window in a search."""
+    rate = measurement.arrival_rate
+    return min(max(SECONDS, REQUESTS / rate), MOST_REQUESTS / rate)
 
 
 def _golden_section(function: Callable[[float], float], highest: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 
 from tuner.profiler.gpu import Gpus
 from tuner.profiler.host import LocalHost, RemoteHost
+from tuner.profiler.kernel import ControlGroup
 from tuner.profiler.process_tree import ProcessTree
 
 BUSY = "import time\nt = time.process_time()\nwhile time.process_time() - t < {seconds}: pass\n"
@@ -106,7 +109,22 @@ def test_host_divides_the_machine(parent: Parent) -> None:
     assert last.server - first.server >= 0.29
     assert last.own - first.own < 0.25
     assert last.total - first.total >= last.server - first.server - 0.05
-    assert host.cores == psutil.cpu_count()
+    assert last.cores == psutil.cpu_count()
+
+
+def test_cores_are_those_that_the_server_may_use(parent: Parent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its affinity and its group's quota. What others use is still a share of the machine."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("this system has no affinity")
+    os.sched_setaffinity(parent.process.pid, {min(os.sched_getaffinity(0))})
+    monkeypatch.setattr(ControlGroup, "quota", lambda _: math.inf)
+    host = LocalHost([parent.process.pid])
+
+    assert host.cores == 1.0
+    monkeypatch.setattr(ControlGroup, "quota", lambda _: 0.5)
+    assert host.cores == 0.5
+    assert host.read().cores == psutil.cpu_count()
+    host.close()
 
 
 def test_restarted_server_is_followed(parent: Parent) -> None:

@@ -96,6 +96,20 @@ def test_pressure_and_throttling_of_a_group(tmp_path: Path) -> None:
     assert (group.pressure(), group.throttled()) == (2.5, 1.5)
 
 
+def test_the_least_quota_of_a_group_and_those_above_it_counts(tmp_path: Path) -> None:
+    """A pod may have less than its containers were promised; without any quota, nothing bounds them."""
+    proc, mount = machine(tmp_path, "0::/pods/triton\n")
+    group = ControlGroup(7, proc=proc, mount=mount)
+    assert group.quota() == math.inf
+
+    (mount / "pods" / "triton" / "cpu.max").write_text("max 100000\n")
+    (mount / "pods" / "cpu.max").write_text("250000 100000\n")
+    assert group.quota() == 2.5
+
+    (mount / "pods" / "triton" / "cpu.max").write_text("50000 100000\n")
+    assert group.quota() == 0.5
+
+
 @pytest.mark.parametrize("cgroup", ["0::/\n", "2:cpu:/pods/triton\n", "", "0::/pods/unknown\n"])
 def test_without_a_group_pressure_is_the_machines(tmp_path: Path, cgroup: str) -> None:
     """And nothing is known of throttling."""
@@ -122,3 +136,4 @@ def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
 
     assert math.isnan(group.pressure())
     assert math.isnan(group.throttled())
+    assert group.quota() == math.inf

@@ -99,10 +99,11 @@ def measure_model(
     probes = probes_of(space, kind)
     windows = [m for _ in _loads(attachment, rates) for m in _measure(attachment, probes, window)]
     cores, name = attachment.host.cores, attachment.backend.describe().model
+    whole = max(round(cores), 1)  # a quota may be less than half a core
     if kind is TFServingGPU:
-        return fit_tfserving(windows, TFServingGPU(cores=cores, auto=round(cores), name=name)), windows
+        return fit_tfserving(windows, TFServingGPU(cores=cores, auto=whole, name=name)), windows
     named = [replace(m, configuration=as_cpu_model(space, m.configuration)) for m in windows]
-    return fit_tfserving(named, TFServingCPU(cores=round(cores), auto=round(cores), name=name)), windows
+    return fit_tfserving(named, TFServingCPU(cores=whole, auto=whole, name=name)), windows
 
 
 def _measure(

@@ -53,7 +53,7 @@ class ServerKnowledge:
     doubt: np.ndarray
     """Standard deviation of its logarithm.   # (7,)"""
     burstiness: float = 1.0
-    """Index of dispersion of the arrivals; 1 for Poisson."""
+    """Index of dispersion of the arrivals; 1 for Poisson, or where it is not known."""
     reference: Reference | None = None
     """A configuration that was watched."""
 

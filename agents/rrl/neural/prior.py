@@ -25,6 +25,12 @@ BIN = 0.05
 SEEN_DOUBT = 0.1
 """Standard deviation of the logarithm of an execution time in a window: its load shares the cores."""
 LEAST_BURSTINESS = 0.05
+UNKNOWN_BURSTINESS = 1.0
+"""That of Poisson, until a window shows another one; none shows exactly this."""
+NEAR = (-0.8, 0.4)
+"""Logarithm of the load of a reference over the load asked for, at least and at most; farther off there was
+none in the training. A reference for each half octave moved what is expected within loads that were known,
+and gained nothing."""
 CONTENDED = 1.3
 """A batch that took this many times as long as its requests one by one shared its cores with too many."""
 GROWTH = 1.1
@@ -41,7 +47,8 @@ LEAST_KEPT = 8
 class NeuralPrior:
     """What configurations are expected to cost, from what was seen of a server.
 
-    Life: :meth:`watch` with every window; :meth:`at` once :attr:`ready`.
+    Life: :meth:`watch` with every window; :meth:`at` once :attr:`ready`; :meth:`move` if its machine differs
+    from the one that it was saved on.
 
     Args:
         space: The configurations.
@@ -66,6 +73,9 @@ class NeuralPrior:
         self._given = knowledge is not None
         self.knowledge = knowledge
         self._seen: dict[float, tuple[float, float]] = {}  # batch size: seconds, and their doubt
+        self._references: list[Reference] = []
+        if knowledge is not None and knowledge.reference is not None:
+            self._refer(knowledge.reference)
         self._estimates: dict[tuple[int, float], tuple[LogCosts, tuple[str, ...]]] = {}
 
     @property
@@ -81,6 +91,13 @@ class NeuralPrior:
         """
         return math.log(2.0) if self._objective.goal in ("cpu", "gpu") else -math.inf
 
+    def move(self, cores: float) -> None:
+        """Expect from now on what the server does on a machine with this many cores."""
+        self._objective = replace(self._objective, cores=cores)
+        if self.knowledge is not None:
+            self.knowledge = replace(self.knowledge, cores=cores)
+        self._estimates = {}
+
     def watch(self, number: int, seen: Mapping[str, float]) -> bool:
         """Take in what a window of a configuration showed; returns whether that changed what is expected.
 
@@ -95,7 +112,10 @@ class NeuralPrior:
         shown = not self._given or self._space.with_role(Role.INTER_OP) is not None
         if shown and seen["compute_mean"] > 0:
             self._learn_profile(number, seen)
-        if self.knowledge is not None and self.knowledge.reference is None:
+        if self.knowledge is not None and not self._given:
+            self._learn_burstiness(self.knowledge, seen["burstiness"])
+        changed = self.knowledge is not before
+        if self.knowledge is not None:
             reference = Reference(
                 configuration=number,
                 rate=seen["rate"],
@@ -103,10 +123,17 @@ class NeuralPrior:
                 use=seen["gpu" if self.knowledge.gpu else "cpu"],
                 inside=np.array([seen["compute_mean"], seen["queue_mean"], seen["batch_mean"]]),
             )
-            self.knowledge = replace(self.knowledge, reference=reference)
-        if self.knowledge is before:
+            changed |= self._refer(reference)
+        if changed:
+            self._estimates = {}
+        return changed
+
+    def _refer(self, reference: Reference) -> bool:
+        """Keep a reference unless one is near enough to its load already; returns whether it was kept."""
+        low, high = NEAR
+        if any(low <= math.log(one.rate / reference.rate) <= high for one in self._references):
             return False
-        self._estimates = {}
+        self._references.append(reference)
         return True
 
     def _learn_profile(self, number: int, seen: Mapping[str, float]) -> None:
@@ -125,14 +152,18 @@ class NeuralPrior:
         if self.knowledge is not None:
             self.knowledge = replace(self.knowledge, seconds=times, doubt=doubt)
             return
-        burstiness = seen["burstiness"]
         self.knowledge = ServerKnowledge(
             cores=cores,
             gpu=math.isfinite(seen["gpu"]),
             seconds=times,
             doubt=doubt,
-            burstiness=max(burstiness, LEAST_BURSTINESS) if math.isfinite(burstiness) else 1.0,
+            burstiness=UNKNOWN_BURSTINESS,
         )
+
+    def _learn_burstiness(self, knowledge: ServerKnowledge, burstiness: float) -> None:
+        """Take in the first that is known: without clients, that of the first windows is not."""
+        if knowledge.burstiness == UNKNOWN_BURSTINESS and math.isfinite(burstiness):
+            self.knowledge = replace(knowledge, burstiness=max(burstiness, LEAST_BURSTINESS))
 
     def at(self, load: float, left: float = 1.0) -> LogCosts:
         """Return what configurations are expected to cost, with the cores that other processes leave.
@@ -153,15 +184,20 @@ class NeuralPrior:
         key = round(load / BIN), left
         found = self._estimates.pop(key, None)
         if found is None:
-            knowledge = self.knowledge
+            of_bin = key[0] * BIN
+            knowledge = replace(self.knowledge, reference=self._nearest(of_bin))
             if not knowledge.gpu:
                 knowledge = replace(knowledge, cores=knowledge.cores * left)
-            estimate = self._estimator.estimate(knowledge, 2.0 ** (key[0] * BIN))
+            estimate = self._estimator.estimate(knowledge, 2.0**of_bin)
             found = costs_of(estimate, self._objective), estimate.unlike
             if len(self._estimates) >= max(KEPT // self._space.size, LEAST_KEPT):
                 del self._estimates[next(iter(self._estimates))]  # the one asked for longest ago
         self._estimates[key] = found
         return found
+
+    def _nearest(self, load: float) -> Reference | None:
+        """Return the reference whose load is nearest to one, in octaves; None if nothing was watched."""
+        return min(self._references, key=lambda one: abs(math.log2(one.rate) - load), default=None)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything it knows, which :func:`stored_prior` reads."""
@@ -179,11 +215,10 @@ class NeuralPrior:
         }
         if self.knowledge is None:
             return arrays
-        k, reference = self.knowledge, self.knowledge.reference
+        k = self.knowledge
         arrays["neural_server"] = np.concatenate([[float(k.gpu), k.burstiness], k.seconds, k.doubt])
-        if reference is not None:
-            numbers = [float(reference.configuration), reference.rate, reference.use]
-            arrays["neural_reference"] = np.concatenate([numbers, reference.latencies, reference.inside])
+        rows = [[r.configuration, r.rate, r.use, *r.latencies, *r.inside] for r in self._references]
+        arrays["neural_references"] = np.array(rows, np.float64).reshape(-1, 10)
         return arrays
 
 
@@ -222,18 +257,28 @@ def stored_prior(arrays: StoredArrays, space: KnobSpace) -> NeuralPrior | None:
         and 0 < burstiness < math.inf
     ):
         raise ValueError("what it knows of its server is out of range")
-    knowledge = ServerKnowledge(cores=cores, gpu=bool(gpu), seconds=times, doubt=doubt, burstiness=burstiness)
-    if "neural_reference" in arrays:
-        number, rate, use, *rest = map(float, arrays.take("neural_reference", (10,)))
+    prior.knowledge = ServerKnowledge(
+        cores=cores, gpu=bool(gpu), seconds=times, doubt=doubt, burstiness=burstiness
+    )
+    for number, rate, use, *rest in _stored_references(arrays):
         if number not in range(space.size) or not 0 < rate < math.inf:
             raise ValueError("what it watched is out of range")
-        reference = Reference(
-            configuration=int(number),
-            rate=rate,
-            use=use,
-            latencies=np.array(rest[:4]),
-            inside=np.array(rest[4:]),
+        prior._refer(
+            Reference(
+                configuration=int(number),
+                rate=rate,
+                use=use,
+                latencies=np.array(rest[:4]),
+                inside=np.array(rest[4:]),
+            )
         )
-        knowledge = replace(knowledge, reference=reference)
-    prior.knowledge = knowledge
     return prior
+
+
+def _stored_references(arrays: StoredArrays) -> list[list[float]]:
+    """Return the rows of references; older policies have one at most, under a name of its own."""
+    if "neural_references" in arrays:
+        return [list(map(float, row)) for row in arrays.take("neural_references", (None, 10))]
+    if "neural_reference" in arrays:
+        return [list(map(float, arrays.take("neural_reference", (10,))))]
+    return []

@@ -73,12 +73,13 @@ def test_model_is_built_on_a_bounded_history() -> None:
     fill(agent, 60, SPACE)
     record = agent.records[HIGH]
 
-    remembered = agent._remembered(record)
+    trials = agent._study(HIGH, record).get_trials()
 
+    steps = np.array([[trial.params[name] for name in SPACE.names] for trial in trials])
+    remembered = set(np.ravel_multi_index(tuple(steps.T), SPACE.shape).tolist())
     cheapest = record.measured[np.argsort(record.cost[record.measured])][:10]
-    assert remembered.size == np.unique(remembered).size == 20
-    assert set(cheapest.tolist()) <= set(remembered.tolist())
-    assert len(agent._study(HIGH, record).get_trials()) == 20
+    assert len(trials) == len(remembered) == 20
+    assert set(cheapest.tolist()) <= remembered
 
 
 def test_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:

@@ -154,12 +154,12 @@ def test_windows_that_cannot_be_true_are_reported_as_unused(
 
 
 def test_a_new_slo_begins_with_a_new_agent(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stored one has learned the costs of the old SLO."""
-    loaded: list[Path] = []
+    """The stored one has learned the costs of the old SLO. One that goes on is told of its server's cores."""
+    loaded: list[float] = []
     load = RRL.load
 
     def count(folder: Path, *arguments: Any, **options: Any) -> RRL:
-        loaded.append(folder)
+        loaded.append(options["objective"].cores)
         return load(folder, *arguments, **options)
 
     monkeypatch.setattr(RRL, "load", count)
@@ -172,7 +172,7 @@ def test_a_new_slo_begins_with_a_new_agent(bed: Bed, monkeypatch: pytest.MonkeyP
     bed.run(windows=2)
 
     assert fresh
-    assert len(loaded) == 1
+    assert loaded == [2.0]
     policies = bed.rows("SELECT objective FROM policy ORDER BY id")
     assert ["0.012" in row["objective"] for row in policies] == [False, True, True]
     assert (

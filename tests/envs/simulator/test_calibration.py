@@ -105,6 +105,21 @@ def test_one_window_is_enough() -> None:
     assert fitted.contention == 0.33
 
 
+@pytest.mark.compiled
+def test_the_front_ends_cpu_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front end far heavier than the default slows the fitted server down as it did the real one."""
+    monkeypatch.setattr(calibration, "SECONDS", 5.0)
+    truth = ServerModel(cpu_per_request=0.003, noise=0.1)
+    knobs = ((2, 1), (8, 1), (8, 2))
+    tried = [{"max_batch_size": b, "max_queue_delay": 0, "instances": i} for b, i in knobs]
+    measured = [simulate(truth, configuration, 150.0, seconds=8.0) for configuration in tried]
+
+    fitted = calibrate(measured, cores=2.0)
+
+    again = [simulate(fitted, configuration, 150.0, seconds=8.0) for configuration in tried]
+    assert [m.compute_mean for m in again] == pytest.approx([m.compute_mean for m in measured], rel=0.04)
+
+
 def test_low_loads_are_simulated_until_requests_come() -> None:
     """At one request in 20 s nothing comes in the usual 15 s; a window without an arrival is left out."""
     one = {"max_batch_size": 1, "max_queue_delay": 0, "instances": 1}
@@ -114,6 +129,19 @@ def test_low_loads_are_simulated_until_requests_come() -> None:
 
     assert fitted.noise == pytest.approx(TRUTH.noise, rel=0.35)
     assert fitted.gap < 0.001
+
+
+@pytest.mark.compiled
+def test_high_loads_are_simulated_for_a_moment() -> None:
+    """At 10,000 requests/s more come in the usual 15 s than a simulated world remembers."""
+    truth = ServerModel(table={1: 0.0002, 64: 0.001}, cores=16.0, noise=0.1, cpu_per_request=0.00001)
+    two = {"max_batch_size": 64, "max_queue_delay": 0, "instances": 2}
+    window = simulate(truth, two, 10_000.0, seconds=1.0)
+
+    fitted = calibrate([window], cores=16.0)
+
+    again = simulate(fitted, two, 10_000.0, seconds=1.0)
+    assert again.latency_p95 == pytest.approx(window.latency_p95, rel=0.05)
 
 
 def test_nothing_to_fit() -> None:

@@ -253,7 +253,9 @@ class Worker:
                 with tempfile.TemporaryDirectory(prefix="servetune-") as name:
                     load_policy(self._store, target, Path(name), objective.key)
                     try:
-                        return RRL.load(Path(name), space, seed=seed, synchronous=synchronous), number
+                        return RRL.load(
+                            Path(name), space, objective=objective, seed=seed, synchronous=synchronous
+                        ), number
                     except (InvalidInput, StorageError) as error:  # it has other knobs, or is damaged
                         problem = str(error).replace(name, str(self._store.path))
             except OSError as error:  # such as a full disk of temporary files

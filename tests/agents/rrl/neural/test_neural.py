@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from tuner.agents import State
+from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.neural import network
 from tuner.agents.rrl.neural.estimator import AUTOMATIC, WIDEST, NeuralEstimator, costs_of, describable
 from tuner.agents.rrl.neural.inputs import INPUTS, inputs_of
 from tuner.agents.rrl.neural.knowledge import SIZES, Reference, ServerKnowledge, complete_profile
 from tuner.agents.rrl.neural.network import FACTORS, evaluate, shipped, shipped_sheet
-from tuner.agents.rrl.neural.prior import NeuralPrior, estimable
+from tuner.agents.rrl.neural.prior import NeuralPrior, estimable, stored_prior
 from tuner.agents.rrl.neural.queueing import queue_of, settings_of
 from tuner.agents.rrl.perception import SmoothPerception
 from tuner.envs.simulator.backend import triton_space
@@ -281,6 +282,49 @@ def test_a_larger_batch_is_worth_a_new_estimate() -> None:
     assert not np.array_equal(before, prior.at(math.log2(RATE)).mean)
 
 
+def test_a_load_is_judged_by_windows_of_loads_near_it() -> None:
+    """A server first watched at night is well known by day, and again by night."""
+    prior, here = NeuralPrior(SPACE, OBJECTIVE), SPACE.encode(SPACE.default)
+    night, day = math.log2(20.0), math.log2(160.0)
+    prior.watch(here, seen(rate=20.0, cpu=0.1))
+    at_night = prior.at(night)
+    assert "watched windows" in prior.unlike(day)
+    unsure = prior.at(day).deviation.mean()
+    assert not prior.watch(here, seen(rate=35.0, cpu=0.2))  # no farther than in the training
+
+    assert prior.watch(here, seen(rate=160.0))
+    assert not prior.watch(here, seen(rate=165.0))
+
+    assert prior.unlike(day) == ()
+    assert prior.at(day).deviation.mean() < 0.5 * unsure
+    assert prior.at(night).mean == pytest.approx(at_night.mean)
+
+
+def test_bursts_count_from_the_first_window_that_shows_them(tmp_path: Path) -> None:
+    """Without clients it is not the first of all; until then, arrivals are Poisson's. It stays known."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    agent.update(state(), 0, 0.8, state())
+    agent.save(tmp_path)
+    again = RRL.load(tmp_path, SPACE, synchronous=True)
+
+    for one in (agent, again):
+        assert isinstance(one.perception, SmoothPerception)
+        prior = one.perception.prior
+        assert isinstance(prior, NeuralPrior)
+        before = prior.at(math.log2(RATE)).mean
+
+        assert prior.watch(0, seen(burstiness=6.0))
+        assert prior.at(math.log2(RATE)).mean.mean() > before.mean()
+        assert not prior.watch(0, seen(burstiness=2.0))
+
+
+def test_a_burstiness_that_was_given_stays() -> None:
+    """As does the profile."""
+    prior = NeuralPrior(SPACE, OBJECTIVE, knowledge=knowledge())
+
+    assert not prior.watch(0, seen(burstiness=6.0))
+
+
 def test_a_batch_that_shared_its_cores_with_too_many_teaches_nothing() -> None:
     """An overloaded window would make other configurations look like the best there are."""
     prior = NeuralPrior(SPACE, OBJECTIVE)
@@ -350,15 +394,48 @@ def test_the_first_step_is_no_gamble() -> None:
 
 
 def test_what_was_watched_is_saved(tmp_path: Path) -> None:
-    """The agent expects the same afterwards."""
+    """The agent expects the same afterwards, at every load."""
     agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
     agent.update(state(), SPACE.encode(SPACE.default), 0.8, state())
+    low = State(level=16, configuration=0, rate=40.0, seen=seen(rate=40.0, cpu=0.2))
+    agent.update(low, 0, 0.5, low)
     agent.save(tmp_path)
 
     again = RRL.load(tmp_path, SPACE, synchronous=True)
 
-    assert again.costs(22) == pytest.approx(agent.costs(22), nan_ok=True)
+    for level in (16, 22):
+        assert again.costs(level) == pytest.approx(agent.costs(level), nan_ok=True)
     assert again.select(state()) == agent.select(state())
+
+
+def test_a_policy_of_an_older_version_has_one_reference(tmp_path: Path) -> None:
+    """In an array of another name and shape."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen())
+    arrays = prior.arrays()
+    arrays["neural_reference"] = arrays.pop("neural_references")[0]
+
+    again = stored_prior(StoredArrays(tmp_path, arrays), SPACE)
+
+    assert again is not None
+    assert again.at(math.log2(RATE)).mean == pytest.approx(prior.at(math.log2(RATE)).mean)
+
+
+def test_a_saved_agent_goes_on_with_the_cores_of_its_machine(tmp_path: Path) -> None:
+    """A server that moved from 2 cores to 8 has room for more instances. A single core may be a guess."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    agent.update(state(), SPACE.encode(SPACE.default), 0.8, state())
+    agent.save(tmp_path)
+
+    same, moved, unseen = (
+        RRL.load(tmp_path, SPACE, objective=replace(OBJECTIVE, cores=cores), synchronous=True).costs(22)
+        for cores in (2.0, 8.0, 1.0)
+    )
+
+    assert same == pytest.approx(agent.costs(22), nan_ok=True)
+    assert unseen == pytest.approx(same)
+    two = [n for n in range(SPACE.size) if SPACE.decode(n)["instances"] == 2]
+    assert moved[two].mean() < 0.9 * same[two].mean()
 
 
 def test_a_saved_agent_that_watched_nothing_still_has_the_estimator(tmp_path: Path) -> None:
