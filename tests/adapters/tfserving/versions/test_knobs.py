@@ -11,6 +11,7 @@ from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
 from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
+from tuner.errors import TimedOut
 
 WANTED = {"max_batch_size": 8.0, "batch_timeout": 0.001}
 CONFIG = """# the operator's own words
@@ -76,6 +77,19 @@ def test_restoring_removes_ours_under_a_newer_version(base: Path) -> None:
 
     assert not knobs.restore()
     assert versions.numbers() == [1, 3]
+
+
+def test_a_restore_that_fails_leaves_ours_serving(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator's version is not loaded in time; ours is there again, else nothing would serve."""
+    versions, server = Versions(base), Server(base)
+    knobs = VersionKnobs(server, versions, Steering(), 0.1)
+    knobs.write(WANTED)
+    monkeypatch.setattr(server, "serving", lambda: 2)
+
+    with pytest.raises(TimedOut, match="version 2 still serves"):
+        knobs.restore()
+
+    assert versions.numbers() == [1, 2]
 
 
 @pytest.fixture
