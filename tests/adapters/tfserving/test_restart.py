@@ -229,13 +229,26 @@ class Server(RestartCommand):
 NO_THREADS = {"batch_threads": 0.0}
 
 
-def test_a_restart_is_verified() -> None:
-    """The new process has the flags that were wanted."""
+def test_a_restart() -> None:
+    """The command gets the values of all knobs."""
     server = Server()
 
     server.knobs().write({"inter_op": 3.0})
 
     assert server.restarts == [{**NOW, **NO_THREADS, "inter_op": 3.0}]
+
+
+def test_a_new_process_with_other_flags() -> None:
+    """The command has started it as it was: the change has failed."""
+    server = Server()
+
+    def restart(values: Mapping[str, float], timeout: float) -> None:
+        server.born += 1
+
+    server.restart = restart  # type: ignore[method-assign]
+
+    with pytest.raises(Refused, match=r"inter_op=0 .*instead of .*inter_op=3"):
+        server.knobs().write({"inter_op": 3.0})
 
 
 def test_nothing_to_change() -> None:
