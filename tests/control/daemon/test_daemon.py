@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.builders import configuration
+from tests.builders import SPACE, configuration
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
 from tuner.adapters.backend import Counters
@@ -26,10 +26,11 @@ from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import Worker
-from tuner.control.decide.decision import Rollback
+from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput, Unreachable
+from tuner.knobs import Configuration
 from tuner.profiler import Profiler
 
 
@@ -182,7 +183,7 @@ def test_a_new_slo_begins_with_a_new_agent(bed: Bed, monkeypatch: pytest.MonkeyP
 
 
 def test_changes_wait_for_the_maintenance_window(bed: Bed) -> None:
-    """Before it they are postponed; rollbacks and repairs are not."""
+    """Before it they are postponed."""
     bed.write(("a", "apply", "maintenance: [{from: '02:00', to: '03:00'}]"))
     bed.now = lambda: 1_700_000_000.0  # 22:13 UTC
     bed.run(windows=5)
@@ -194,6 +195,19 @@ def test_changes_wait_for_the_maintenance_window(bed: Bed) -> None:
     bed.now = lambda: 1_700_000_000.0 + 4 * 3600
     bed.run(windows=5)
     assert bed.running() != configuration()
+
+
+def test_what_repairs_waits_for_no_maintenance_window(bed: Bed) -> None:
+    """A rollback, and what puts back what the server lost."""
+    bed.write(("a", "apply", "maintenance: [{from: '02:00', to: '03:00'}]"))
+    found = configuration()
+    with closing(Store(bed.folder / "s.db")) as store:
+        config = bed.daemon().config.targets[0]
+        worker = Worker(config, store, now=lambda: 1_700_000_000.0)  # 22:13 UTC
+
+        assert worker._permit(Rollback(configuration=found, reason="bad"))
+        assert worker._permit(Apply(configuration=found, reason="lost", restores=True))
+        assert not worker._permit(Apply(configuration=found, reason="better"))
 
 
 def test_a_manual_change_is_respected(bed: Bed) -> None:
@@ -392,16 +406,28 @@ def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
         over.set()
 
 
-def test_a_change_on_probation_is_not_left_to_itself(bed: Bed) -> None:
-    """The daemon is stopped right after a change that turns out bad: it goes back to what was good."""
+def test_a_change_on_probation_is_not_left_to_itself(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon is stopped before a window has judged a change: it goes back to the best that is known."""
+    best = configuration()
+    monkeypatch.setattr(FileServer, "latency", lambda _, running: 0.015 if running == best else 0.020)
     bed.write(("a", "apply", ""))
-    bed.run(windows=30)
-    good = bed.running()
-    with Running(bed) as keeper:
-        eventually(lambda: keeper.workers["a"].turns > 2)
+    changes: list[Configuration] = []
 
-    assert FileServer(bed.folder / "a").latency(bed.running()) <= 0.030
-    assert FileServer(bed.folder / "a").latency(good) <= 0.030
+    def watch(_: str, report: WorkerReport) -> None:
+        if report.record.outcome == "applied":
+            changes.append(bed.running())
+            worker.stop()
+
+    with closing(Store(bed.folder / "s.db")) as store:
+        worker = Worker(
+            bed.daemon().config.targets[0], store, fast=True, windows=50, say=bed.say, watch=watch
+        )
+        worker.run()
+
+    assert len(changes) == 1
+    assert changes[0] != best
+    assert bed.running() == best
+    assert f"a: leaving it with {SPACE.format(best)}" in bed.said
 
 
 def test_only_one_daemon_uses_a_store(bed: Bed) -> None:
