@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from tritonclient.utils import InferenceServerException
 
 from tests.dispatch.client.frontends import Batcher, Pipe, frontend
 from tests.dispatch.clock import run
@@ -14,7 +15,7 @@ from tests.dispatch.fakes import MS, Bench, bench, request
 from tests.dispatch.front.echo import Echo
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.client import AsyncGrantClient, Refused, Status
-from tuner.dispatch.client.aio import GRACE
+from tuner.dispatch.client.aio import GRACE, MOST_TRIES
 from tuner.dispatch.grant import Ended
 
 
@@ -202,21 +203,24 @@ def test_a_request_that_makes_no_sense() -> None:
     run(main())
 
 
+class Input(NamedTuple):
+    """As Triton's client has it."""
+
+    label: str
+    width: int
+
+    def name(self) -> str:
+        return self.label
+
+    def datatype(self) -> str:
+        return "FP32"
+
+    def shape(self) -> list[int]:
+        return [1, self.width]
+
+
 def test_a_request_of_many_inputs() -> None:
     """What such requests must have in common is told in short: alike ones share batches, others do not."""
-
-    class Input(NamedTuple):
-        label: str
-        width: int
-
-        def name(self) -> str:
-            return self.label
-
-        def datatype(self) -> str:
-            return "FP32"
-
-        def shape(self) -> list[int]:
-            return [1, self.width]
 
     class Server:
         async def infer(self, model: str, inputs: list[Input], **options: object) -> str:
@@ -236,6 +240,70 @@ def test_a_request_of_many_inputs() -> None:
         assert first == second != other
 
     run(main())
+
+
+class Backends:
+    """Clients of backends that answer or fail, each in its turn.
+
+    Args:
+        statuses: Of the failures, as gRPC names them; an empty one is an answer.
+    """
+
+    def __init__(self, *statuses: str) -> None:
+        self.left = list(statuses)
+
+    async def infer(self, model: str, inputs: list[Input], **options: object) -> str:
+        if status := self.left.pop(0):
+            raise InferenceServerException("it failed", status=f"StatusCode.{status}")
+        return model
+
+    async def close(self) -> None:
+        pass
+
+
+async def inferred(backends: Backends, service: Echo) -> object:
+    """Infer once; return the answer when the dispatcher has heard of all that was sent."""
+    client = AsyncGrantClient("nowhere", connect=lambda _: backends, open_line=lambda: Pipe(service))
+    async with client:
+        return await client.infer("echo", [Input("x", 1)], timeout=5.0)
+
+
+def test_a_backend_that_is_lost_is_replaced() -> None:
+    """The dispatcher hears that it was lost, and grants another one."""
+    service = Echo()
+
+    assert run(inferred(Backends("UNAVAILABLE", ""), service)) == "model"
+
+    lost, answered = service.ended
+    assert "it failed" in lost.lost
+    assert (answered.lost, answered.seconds is None) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("failures", "status"),
+    [(["UNAVAILABLE"] * MOST_TRIES, Status.UNAVAILABLE), (["DEADLINE_EXCEEDED"], Status.DEADLINE)],
+)
+def test_backends_that_give_no_answer(failures: list[str], status: Status) -> None:
+    """After a few of them, or when the time is over, the request is refused."""
+    backends, service = Backends(*failures, ""), Echo()
+
+    with pytest.raises(Refused) as refused:
+        run(inferred(backends, service))
+
+    assert refused.value.status is status
+    assert backends.left == [""]
+    assert [bool(one.lost) for one in service.ended] == [status is Status.UNAVAILABLE] * len(failures)
+
+
+def test_what_a_backend_refuses_goes_to_no_other() -> None:
+    """The request is at fault, and who asked hears why."""
+    backends, service = Backends("INVALID_ARGUMENT", ""), Echo()
+
+    with pytest.raises(InferenceServerException, match="it failed"):
+        run(inferred(backends, service))
+
+    assert backends.left == [""]
+    assert service.ended == [Ended()]
 
 
 def test_a_dispatcher_that_does_not_answer() -> None:
