@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.dispatch.clock import run
-from tests.dispatch.fakes import MS, bench, request
-from tuner.dispatch.backends.connection import ModelLimits
+from tests.dispatch.fakes import MS, FakeServer, bench, request
+from tuner.dispatch.backends.connection import Lost, ModelLimits
+from tuner.dispatch.backends.server import LONGEST_ORPHAN
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.grant import Ask, Ended
+from tuner.dispatch.pool.pool import MOST_TRIES
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
 
@@ -291,6 +294,70 @@ def test_a_lost_server(how: str, policy: str) -> None:
         assert len(refused) < (60 if how == "dies" else 200)
         assert found.counts.switches.count(("a:1", False)) == 2
         assert found.counts.switches.count(("a:1", True)) == 3
+
+    run(main())
+
+
+@dataclass
+class Hanging(FakeServer):
+    """Says that it is ready, and answers no batch until it is let go."""
+
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: bool = False
+    """Whether a batch was cancelled."""
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        return await super().infer(model, like, inputs)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_batch_that_was_given_up(answers: bool) -> None:
+    """It is not cancelled, and keeps its server down until it ends, or for 30 s if it does not."""
+
+    async def main() -> None:
+        found, hanging = bench(servers=1), Hanging("a:1")
+        found.servers["a:1"] = hanging
+        async with found as dispatcher:
+            (server,) = dispatcher.pools[0].servers
+            refused = await outcome(dispatcher.infer(request()))
+            assert isinstance(refused, Refused)
+            while ("a:1", False) not in found.counts.switches:
+                await asyncio.sleep(1 * MS)
+            await asyncio.sleep(1.0 if answers else LONGEST_ORPHAN - 0.1)
+            assert (server.up, hanging.cancelled) == (False, False)
+            if answers:
+                hanging.go.set()
+            await asyncio.sleep(0.5 if answers else 1.0)
+            assert (server.up, hanging.cancelled) == (True, not answers)
+
+    run(main())
+
+
+class Fragile(FakeServer):
+    """Every batch kills it; it is there again at once."""
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        self.batches.append((model, inputs[0].shape[0]))
+        raise Lost(f"{self.address}: connection reset")
+
+
+def test_a_request_that_kills_servers_is_given_up() -> None:
+    """After some of them: it must not take them all out."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 5000.0}, servers=MOST_TRIES + 2, policy="eager")
+        found.servers = {name: Fragile(name) for name in found.servers}
+        async with found as dispatcher:
+            refused = await outcome(dispatcher.infer(request()))
+            assert isinstance(refused, Refused)
+            assert refused.status is Status.UNAVAILABLE
+            assert sum(len(server.batches) for server in found.servers.values()) == MOST_TRIES
+            assert dispatcher.ready("m")
 
     run(main())
 
