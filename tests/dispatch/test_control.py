@@ -51,11 +51,11 @@ async def unread() -> None:
     raise InvalidInput("dispatch.yaml line 3", "has a mistake")
 
 
-async def controlled() -> tuple[Control, Dispatcher, FakeServer]:
+async def controlled(token: str | None = TOKEN) -> tuple[Control, Dispatcher, FakeServer]:
     found, metrics = bench({"slo_ms": 2000.0}, servers=1), Metrics()
     dispatcher = Dispatcher(found.config, found.connect, metrics, found.warnings.append)
     await dispatcher.start()
-    control = await Control(dispatcher, metrics, TOKEN, "127.0.0.1", unread).start(("127.0.0.1", 0))
+    control = await Control(dispatcher, metrics, token, "127.0.0.1", unread).start(("127.0.0.1", 0))
     return control, dispatcher, found.servers["a:1"]
 
 
@@ -124,6 +124,8 @@ def test_another_policy_is_compiled_while_requests_are_answered(monkeypatch: pyt
         (post({"deferral": 0.5}, more="Origin: http://localhost\r\n"), 403),
         (post("{"), 400),
         (post("[" * 5000), 400),
+        (post({"deferral": 0.5}).replace("application/json", "text/plain"), 415),
+        (post('{"deferral": 0.5}' + " " * 16_384), 413),
         (post([1]), 422),
         (post({"deferral": True}), 422),
         (post('{"deferral": 1e999}'), 422),
@@ -146,6 +148,41 @@ def test_what_is_refused(text: str, status: int) -> None:
         before = control.state()["knobs"]
         assert (await ask(control, text))[0] == status
         assert control.state()["knobs"] == before
+        await control.stop()
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["knobs", "reload"])
+def test_without_a_token_nothing_can_be_changed(path: str) -> None:
+    """Whatever token who asks gives; the answer says what is missing."""
+
+    async def main() -> None:
+        control, dispatcher, _ = await controlled(None)
+        before = control.state()["knobs"]
+        for token in (TOKEN, "", "None"):
+            status, body = await ask(control, post({"deferral": 0.5}, token=token).replace("knobs", path))
+            assert status == 403
+            assert b"give listen.token_file" in body
+        assert control.state()["knobs"] == before
+        assert (await ask(control, get("/v1/state")))[0] == 200
+        await control.stop()
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+def test_a_session_without_a_backend_is_not_ready() -> None:
+    """The answer has its name; the dispatcher lives all the same."""
+
+    async def main() -> None:
+        control, dispatcher, server = await controlled()
+        server.alive = False
+        dispatcher.pools[0].servers[0].lost("a:1: connection reset")
+        status, body = await ask(control, get("/readyz"))
+        assert (status, json.loads(body)) == (503, {"detail": "no backend for m"})
+        assert (await ask(control, get("/healthz")))[0] == 200
         await control.stop()
         await dispatcher.close()
 
