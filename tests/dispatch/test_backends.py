@@ -9,10 +9,17 @@ import grpc
 import grpc.aio
 import pytest
 from tritonclient.grpc import service_pb2
+from tritonclient.grpc.model_config_pb2 import (
+    ModelConfig,
+    ModelDynamicBatching,
+    ModelSequenceBatching,
+    ModelTransactionPolicy,
+)
 
 from tests.dispatch.fakes import request
 from tuner.adapters.tfserving.schema import message
 from tuner.dispatch.backends.catalogue import connect
+from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.backends.triton import _set_parameter
 from tuner.dispatch.request import Refused, Status
 
@@ -66,6 +73,56 @@ class Recorder(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no typ
     async def _answer(self, asked: bytes, _context: Any) -> bytes:
         self.asked.append(asked)
         return b""
+
+
+class Configured(Recorder):
+    """Answers every call with the configuration of a model."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self._said: bytes = service_pb2.ModelConfigResponse(config=config).SerializeToString()
+
+    async def _answer(self, asked: bytes, context: Any) -> bytes:
+        await super()._answer(asked, context)
+        return self._said
+
+
+@pytest.mark.parametrize(
+    ("config", "limits"),
+    [
+        (ModelConfig(max_batch_size=8), ModelLimits(max_batch=8, batches_itself=False)),
+        (
+            ModelConfig(max_batch_size=8, dynamic_batching=ModelDynamicBatching()),
+            ModelLimits(max_batch=8, batches_itself=True),
+        ),
+        (
+            ModelConfig(model_transaction_policy=ModelTransactionPolicy(decoupled=True)),
+            ModelLimits(max_batch=0, batches_itself=False, problem="is decoupled"),
+        ),
+        (
+            ModelConfig(sequence_batching=ModelSequenceBatching()),
+            ModelLimits(max_batch=0, batches_itself=False, problem="is stateful"),
+        ),
+    ],
+)
+def test_what_a_triton_says_of_a_model(config: ModelConfig, limits: ModelLimits) -> None:
+    """One that answers several times, or whose requests belong together, cannot be served."""
+
+    async def main() -> ModelLimits:
+        server = grpc.aio.server(handlers=[Configured(config)])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        connection = connect([f"triton://127.0.0.1:{port}/m"])
+        found = await connection.limits("m", 10.0)
+        await connection.close()
+        await server.stop(None)
+        return found
+
+    found = asyncio.run(main())
+
+    assert (found.max_batch, found.batches_itself) == (limits.max_batch, limits.batches_itself)
+    assert limits.problem in found.problem
+    assert bool(limits.problem) == bool(found.problem)
 
 
 def test_each_model_of_tensorflow_serving_has_its_label_and_signature() -> None:

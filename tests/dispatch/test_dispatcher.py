@@ -117,6 +117,26 @@ def test_a_model_that_does_not_batch() -> None:
     run(main())
 
 
+def test_a_model_that_cannot_be_served() -> None:
+    """Its server stays down; the operator and who asks hear why."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        found.servers["a:1"].limits_of["m"] = ModelLimits(max_batch=8, problem="m is stateful")
+        async with found as dispatcher:
+            assert not dispatcher.ready("m")
+            refused = await outcome(dispatcher.infer(request()))
+            assert isinstance(refused, Refused)
+            assert (refused.status, refused.reason) == (
+                Status.UNAVAILABLE,
+                "no backend is up: m is stateful",
+            )
+        assert found.warnings == ["m is stateful"]
+        assert found.servers["a:1"].batches == []
+
+    run(main())
+
+
 def test_deadlines_of_clients() -> None:
     """A nearer deadline is met; a later one is used where the SLO cannot be kept; a past one is refused."""
 
