@@ -171,17 +171,19 @@ def test_a_simulation_spares_windows() -> None:
     assert np.mean(TRUTH[LOW][chosen]) < 1.3 * TRUTH[LOW].min()
 
 
-def test_caution_breaks_the_slo_less_often() -> None:
-    """`caution`: fewer windows with a cost above 1 while learning."""
+def test_caution_explores_only_what_is_nearly_sure_to_keep_the_slo() -> None:
+    """`caution`: as many standard deviations above what is expected; without it all may be explored."""
     start = int(np.argmin(np.abs(TRUTH[LOW] - 0.9)))
-
-    def broken(changes: dict[str, Any]) -> int:
-        agent = make(changes)
-        state = State(level=LOW, configuration=start)
+    state, every = State(level=LOW, configuration=start), np.arange(SPACE.size)
+    careful, bold = make({"caution": 1.0}), make()
+    for agent in (careful, bold):
         agent.update(state, start, float(TRUTH[LOW][start]), state)
-        return int((TRUTH[LOW][play(agent, TRUTH[LOW], 25)] > 1).sum())
 
-    assert broken({"caution": 1.0}) <= broken({})
+    explored = np.isfinite(careful.perception.values(state, every))
+
+    assert 0 < explored.sum() < SPACE.size
+    np.testing.assert_array_equal(explored, careful.perception.cautious(state, every) <= 1.0)
+    assert np.isfinite(bold.perception.values(state, every)).all()
 
 
 def test_a_changed_machine_is_noticed_and_learned_again() -> None:
