@@ -8,6 +8,7 @@ has an attribute ``load(folder, space, *, seed) -> Agent``, that reads what such
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -125,13 +126,21 @@ def make_agent(
     return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
 
 
-def load_agent(folder: Path, space: KnobSpace, *, objective: Objective | None = None, seed: int = 0) -> Agent:
+def load_agent(
+    folder: Path,
+    space: KnobSpace,
+    *,
+    objective: Objective | None = None,
+    cores: float = math.nan,
+    seed: int = 0,
+) -> Agent:
     """Read a saved agent of any kind; it trains inside ``update``, so that runs repeat.
 
     Args:
         folder: Where it was saved.
         space: The knobs and grids it must be about.
         objective: What the costs of a policy that says so must be those of; None takes those of any.
+        cores: Of the server's machine; NaN if nobody sees them.
         seed: Of exploration from now on.
 
     Raises:
@@ -145,7 +154,7 @@ def load_agent(folder: Path, space: KnobSpace, *, objective: Objective | None = 
     if name == "rrl":
         from tuner.agents.rrl import RRL
 
-        return RRL.load(Path(folder), space, objective=objective, seed=seed, synchronous=True)
+        return RRL.load(Path(folder), space, objective=objective, cores=cores, seed=seed, synchronous=True)
     chosen = _named(name)
     if chosen is None:
         known = ", ".join(agent_names())

@@ -15,6 +15,7 @@ parameters are given. beta may be in units of one over the least cost (:mod:`tun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from tuner.agents.rrl.table.perception import TablePerception
 
 __all__ = ["RRL"]
-
-UNSEEN_CORES = 1.0
-"""Cores of an objective whose machine nobody sees; those that a policy was saved with say more."""
 
 
 class RRL:
@@ -198,6 +196,7 @@ class RRL:
         space: KnobSpace,
         *,
         objective: Objective | None = None,
+        cores: float = math.nan,
         seed: int = 0,
         synchronous: bool = False,
     ) -> RRL:
@@ -206,8 +205,8 @@ class RRL:
         Args:
             folder: Where :meth:`save` wrote it.
             space: The knobs and grids it must be about.
-            objective: What its costs must be those of, whatever the machine; None takes those of any. The
-                estimator goes on with its cores, where they were seen.
+            objective: What its costs must be those of, whatever the machine; None takes those of any.
+            cores: Of the server's machine; NaN if nobody sees them: then those that it was saved with stand.
             seed: Of exploration from now on.
             synchronous: As for the class.
 
@@ -232,9 +231,8 @@ class RRL:
             agent.perception.restore(arrays)
         except ValueError as error:
             raise damaged(folder, str(error)) from error
-        prior = agent.perception.prior if isinstance(agent.perception, SmoothPerception) else None
-        if objective is not None and objective.cores != UNSEEN_CORES and isinstance(prior, NeuralPrior):
-            prior.move(objective.cores)
+        if isinstance(agent.perception, SmoothPerception) and math.isfinite(cores):
+            agent.perception.move(cores)
         return agent
 
     def close(self) -> None:

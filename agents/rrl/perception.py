@@ -323,6 +323,13 @@ class SmoothPerception:
             ):  # from now on the process only describes the difference to the prior
                 self.theta, self.fitted = initial_theta(self._smoothing, len(self.space.knobs)), 0
 
+    def move(self, cores: float) -> None:
+        """Expect what the server does with this many cores; what was measured was so on a similar machine."""
+        with self._lock:
+            if isinstance(self.prior, NeuralPrior) and self.prior.move(cores):
+                self.measured.begin_era(0)
+                self.fitted, self._beliefs = 0, {}
+
     def _forget(self, prior: ExpectedCosts | None) -> None:
         """Forget everything but a prior."""
         self.prior = prior

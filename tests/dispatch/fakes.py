@@ -109,6 +109,9 @@ class Counts:
     def switched(self, server: str, up: bool) -> None:
         self.switches.append((server, up))
 
+    def returned(self, sessions: Sequence[str]) -> None:
+        pass
+
 
 @dataclass
 class Bench:

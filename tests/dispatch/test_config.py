@@ -50,7 +50,12 @@ def test_a_file(tmp_path: Path) -> None:
         (
             "sessions:",
             "policy: drs\noptions: {threshold: [5, 9]}\nsessions:",
-            "options.threshold: the dispatcher has one threshold for all sessions; give one number",
+            "options.threshold: no list here: the dispatcher has one value for all sessions",
+        ),
+        (
+            "sessions:",
+            "policy: timeout\noptions: {delay: [0.01], preferred: [4]}\nsessions:",
+            "options.delay: no list here: the dispatcher has one value for all sessions",
         ),
         ("name: cnn", "name: mlp", r"sessions\[1\].name: 'mlp' is the name of two"),
         ("slo_ms: 80", "slo_ms: 0", r"sessions\[1\].slo_ms: must be greater than 0"),

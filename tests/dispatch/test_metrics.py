@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -12,14 +13,17 @@ from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.request import Refused
 
 
+async def send(found: Bench, seconds: int) -> None:
+    """Send a request each second."""
+    for _ in range(seconds):
+        with suppress(Refused):
+            await found.dispatcher.infer(request())
+        await asyncio.sleep(1.0)
+
+
 async def desired(found: Bench, metrics: Metrics, seconds: int) -> str:
     """Send a request each second; return what the page says then."""
-    for _ in range(seconds):
-        try:
-            await found.dispatcher.infer(request())
-        except Refused:
-            await asyncio.sleep(0)
-        await asyncio.sleep(1.0)
+    await send(found, seconds)
     page = metrics.page(found.dispatcher.pools).decode()
     (line,) = [line for line in page.splitlines() if line.startswith("servetune_desired")]
     return line
@@ -40,6 +44,11 @@ def test_while_all_backends_are_away_the_number_stays() -> None:
                 server.alive = True
             await asyncio.sleep(1.0)
             assert await desired(found, metrics, 5) == 'servetune_desired_accelerators{pool="m"} 4.0'
+            for alive in (False, True):  # and nobody asks in between
+                for server in found.servers.values():
+                    server.alive = alive
+                await send(found, 10)
+            assert await desired(found, metrics, 1) == 'servetune_desired_accelerators{pool="m"} 4.0'
             assert await desired(found, metrics, 20) == 'servetune_desired_accelerators{pool="m"} 1.0'
 
     run(main())

@@ -45,6 +45,22 @@ def test_an_unknown_present_cost_is_what_the_policy_expects(
     assert advice.reasons == (f"the policy {reason}",)
 
 
+def test_a_policy_answers_for_a_load_that_it_never_met() -> None:
+    """It knows no costs there, and recommends what is best at the nearest load."""
+    policy = RRL(SPACE, form("rrl", {"prior": "none"}), seed=0, synchronous=True)
+    one, four = SPACE.encode(configuration()), SPACE.encode(configuration(4))
+    state = State(level=policy.levels.level(200.0), configuration=one, rate=200.0)
+    for number in [one, four] * 3:
+        policy.update(state, number, 0.3 if number == four else 3.0, state)
+    beside = replace(measurement(0.060), foreign_share=0.5)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [beside], agent=policy)
+
+    assert advice.configuration == configuration(4)
+    assert "knows no costs at this load" in advice.reasons[0]
+    policy.close()
+
+
 @pytest.mark.parametrize("ratio", [1.25, 2.0])
 def test_a_policy_is_asked_by_its_own_load_levels(ratio: float) -> None:
     """A number of another grid would be that of another load: of 16 times the rate, or more."""

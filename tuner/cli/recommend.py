@@ -58,7 +58,7 @@ def recommend(
         if policy is not None:
             from tuner.agents.catalogue import load_agent
 
-            agent = load_agent(policy, attachment.space, objective=objective)
+            agent = load_agent(policy, attachment.space, objective=objective, cores=attachment.cores)
         watched = _watch(attachment, setting.seconds, windows)
         present = attachment.space.nearest(attachment.backend.current())
         advice = advise(attachment.space, objective, present, watched, agent=agent)

@@ -72,7 +72,14 @@ def run(
         # Windows of virtual time would not wait for a thread, and be decided from what was known long before.
         at_once = isinstance(attachment.clock, Simulated)
         if course.policy is not None:
-            return RRL.load(course.policy, space, objective=objective, seed=seed, synchronous=at_once)
+            return RRL.load(
+                course.policy,
+                space,
+                objective=objective,
+                cores=attachment.cores,
+                seed=seed,
+                synchronous=at_once,
+            )
         return RRL(space, objective=objective, seed=seed, synchronous=at_once)
 
     check_indicator(setting)

@@ -317,11 +317,17 @@ def _distributed(session: SessionSpec, probability: np.ndarray, counts: np.ndarr
     return most
 
 
-def long_enough(scenario: Scenario, least_requests: int = LEAST_REQUESTS) -> Scenario:
-    """Return the scenario, up to ``LONGEST`` times as long, so that every session has that many requests."""
+def long_enough(scenario: Scenario, least_requests: int | None = None) -> Scenario:
+    """Return the scenario, up to ``LONGEST`` times as long, so that every session has that many requests.
+
+    If None, as many as the quantiles of its sessions take.
+    """
     rates = [session.rate for session in scenario.each_session if isinstance(session.rate, float)]
     if scenario.requests is not None or scenario.traced or len(rates) < len(scenario.each_session):
         return scenario
+    if least_requests is None:
+        allowed = np.array([1.0 - session.quantile for session in scenario.each_session])
+        least_requests = _least_requests(scenario, allowed, overall=False)
     seconds = min(least_requests / min(rates), LONGEST * scenario.seconds)
     return scenario if seconds <= scenario.seconds else scenario.model_copy(update={"seconds": seconds})
 

@@ -169,12 +169,16 @@ class DispatchConfig(StrictPart):
     def _options_are_known(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "policy" in info.data:
             make_options(info.data["policy"], options)
-        if isinstance(options.get("threshold"), (list, tuple)):
-            # A session has several streams, and each pool some of the sessions: none would find its own.
-            problem = mistake(
-                "the dispatcher has one threshold for all sessions; give one number", "threshold"
-            )
-            raise ValidationError.from_exception_data("options", [problem])
+        # A session has several streams, and each pool some of the sessions: none would find its own. Nor are
+        # batches padded to sizes that are allowed.
+        wrong = [
+            mistake("no list here: the dispatcher has one value for all sessions, and pads no batches", name)
+            for name, value in options.items()
+            if isinstance(value, (list, tuple))
+            and not (name == "preferred" and all(isinstance(one, int) for one in value))
+        ]
+        if wrong:
+            raise ValidationError.from_exception_data("options", wrong)
         return options
 
     @check_field("mode")

@@ -123,6 +123,10 @@ class Metrics:
         if not up:
             self._lost.labels(server).inc()
 
+    def returned(self, sessions: Sequence[str]) -> None:
+        """Sessions have a server again: what was refused until now says nothing about the load."""
+        self._scaling.forget(sessions, self._clock())
+
     def scaling(self, pools: Sequence[Pool]) -> dict[str, ScalingAdvice]:
         """Return how many model instances each pool should have, by its sessions' names."""
         now = self._clock()

@@ -128,12 +128,14 @@ def _from_policy(
     best = AdviceRow(name="policy", configuration=space.decode(index), cost=float(costs[index]))
     # Where the SLO's statistic was not measured, the policy says what the present configuration costs, too.
     present = float(costs[space.encode(now.configuration)]) if math.isnan(now.cost) else now.cost
-    change = best.configuration != now.configuration and best.cost < present * WORTH
-    reason = (
-        f"the policy expects cost {best.cost:.2f} instead of {present:.2f}"
-        if change
-        else "the policy would not change"
-    )
+    elsewhere = math.isnan(best.cost)  # a load that it never met: it answers from the nearest
+    change = best.configuration != now.configuration and (elsewhere or best.cost < present * WORTH)
+    if not change:
+        reason = "the policy would not change"
+    elif elsewhere:
+        reason = "the policy knows no costs at this load; at the nearest that it knows this is the best"
+    else:
+        reason = f"the policy expects cost {best.cost:.2f} instead of {present:.2f}"
     return Advice(
         rate=rate,
         change=change,

@@ -224,7 +224,10 @@ def new_agent(spec: RunSpec, env: gym.Env[Any, Any]) -> Agent:
 
     levels, world = LoadLevels(), serving(env)
     if spec.policy is not None:
-        return load_agent(Path(spec.policy), world.space, objective=world.objective, seed=spec.seed)
+        objective = world.objective
+        return load_agent(
+            Path(spec.policy), world.space, objective=objective, cores=objective.cores, seed=spec.seed
+        )
     return make_agent(
         spec.agent,
         world.space,

@@ -71,7 +71,10 @@ def evaluate(evaluation: PolicyEvaluation) -> AgentRun:
         if evaluation.who == POLICY:
             from tuner.agents.catalogue import load_agent
 
-            learned = load_agent(evaluation.folder, space, objective=world.objective, seed=spec.seed)
+            objective = world.objective
+            learned = load_agent(
+                evaluation.folder, space, objective=objective, cores=objective.cores, seed=spec.seed
+            )
             return Greedy(learned, space)
         return new_agent(spec, env) if evaluation.who == ORACLE else Idle(space)
 

@@ -25,8 +25,9 @@ BIN = 0.05
 SEEN_DOUBT = 0.1
 """Standard deviation of the logarithm of an execution time in a window: its load shares the cores."""
 LEAST_BURSTINESS = 0.05
-UNKNOWN_BURSTINESS = 1.0
-"""That of Poisson, until a window shows another one; none shows exactly this."""
+OTHER_BURSTINESS = 2.0
+"""Factor by which the burstiness of a window differs from the known one where it takes its place. Without
+clients the first that is known of Poisson arrivals is 0.3 to 2.1, and some 60 where the load triples then."""
 NEAR = (-0.8, 0.4)
 """Logarithm of the load of a reference over the load asked for, at least and at most; farther off there was
 none in the training. A reference for each half octave moved what is expected within loads that were known,
@@ -91,12 +92,15 @@ class NeuralPrior:
         """
         return math.log(2.0) if self._objective.goal in ("cpu", "gpu") else -math.inf
 
-    def move(self, cores: float) -> None:
-        """Expect from now on what the server does on a machine with this many cores."""
+    def move(self, cores: float) -> bool:
+        """Expect what the server does on a machine with this many cores; returns whether it had others."""
+        if cores == self._objective.cores:
+            return False
         self._objective = replace(self._objective, cores=cores)
         if self.knowledge is not None:
             self.knowledge = replace(self.knowledge, cores=cores)
         self._estimates = {}
+        return True
 
     def watch(self, number: int, seen: Mapping[str, float]) -> bool:
         """Take in what a window of a configuration showed; returns whether that changed what is expected.
@@ -157,13 +161,15 @@ class NeuralPrior:
             gpu=math.isfinite(seen["gpu"]),
             seconds=times,
             doubt=doubt,
-            burstiness=UNKNOWN_BURSTINESS,
         )
 
     def _learn_burstiness(self, knowledge: ServerKnowledge, burstiness: float) -> None:
-        """Take in the first that is known: without clients, that of the first windows is not."""
-        if knowledge.burstiness == UNKNOWN_BURSTINESS and math.isfinite(burstiness):
-            self.knowledge = replace(knowledge, burstiness=max(burstiness, LEAST_BURSTINESS))
+        """Take in one that is clearly another: without clients it is at first unknown, and then unsure."""
+        if not math.isfinite(burstiness):
+            return
+        shown = max(burstiness, LEAST_BURSTINESS)
+        if abs(math.log(shown / knowledge.burstiness)) > math.log(OTHER_BURSTINESS):
+            self.knowledge = replace(knowledge, burstiness=shown)
 
     def at(self, load: float, left: float = 1.0) -> LogCosts:
         """Return what configurations are expected to cost, with the cores that other processes leave.

@@ -254,7 +254,12 @@ class Worker:
                     load_policy(self._store, target, Path(name), objective.key)
                     try:
                         return RRL.load(
-                            Path(name), space, objective=objective, seed=seed, synchronous=synchronous
+                            Path(name),
+                            space,
+                            objective=objective,
+                            cores=attachment.cores,
+                            seed=seed,
+                            synchronous=synchronous,
                         ), number
                     except (InvalidInput, StorageError) as error:  # it has other knobs, or is damaged
                         problem = str(error).replace(name, str(self._store.path))
@@ -262,8 +267,10 @@ class Worker:
                 problem = str(error)
             self._say(f"the stored agent cannot be used: {problem}")
         if self.config.policy is not None:
-            policy = self.config.policy
-            return RRL.load(policy, space, objective=objective, seed=seed, synchronous=synchronous), 0
+            policy, cores = self.config.policy, attachment.cores
+            return RRL.load(
+                policy, space, objective=objective, cores=cores, seed=seed, synchronous=synchronous
+            ), 0
         return RRL(space, objective=objective, seed=seed, synchronous=synchronous), 0
 
     def _resume(self, driver: Driver, target: int, learned: int) -> None:

@@ -155,8 +155,11 @@ class Pool:
     def changed(self, server: WatchedServer) -> None:
         """A server came or went: begin again with those that are up."""
         self.changes += 1
+        was_up = self.up
         self._observer.switched(server.address, server.up)
         self.restart()
+        if self.up and not was_up:
+            self._observer.returned([*self._queues])
 
     def set(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
         """Change the rules and the limits of the sessions; what waits goes on waiting.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,6 +30,9 @@ class Observer(Protocol):
 
     def switched(self, server: str, up: bool) -> None:
         """A server came or went."""
+
+    def returned(self, sessions: Sequence[str]) -> None:
+        """Sessions have a server again, after they had none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -300,8 +300,8 @@ def test_a_load_is_judged_by_windows_of_loads_near_it() -> None:
     assert prior.at(night).mean == pytest.approx(at_night.mean)
 
 
-def test_bursts_count_from_the_first_window_that_shows_them(tmp_path: Path) -> None:
-    """Without clients it is not the first of all; until then, arrivals are Poisson's. It stays known."""
+def test_bursts_count_from_the_window_that_shows_them(tmp_path: Path) -> None:
+    """Without clients not the first; until then arrivals are Poisson's. Chance changes nothing."""
     agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
     agent.update(state(), 0, 0.8, state())
     agent.save(tmp_path)
@@ -315,7 +315,8 @@ def test_bursts_count_from_the_first_window_that_shows_them(tmp_path: Path) -> N
 
         assert prior.watch(0, seen(burstiness=6.0))
         assert prior.at(math.log2(RATE)).mean.mean() > before.mean()
-        assert not prior.watch(0, seen(burstiness=2.0))
+        assert not prior.watch(0, seen(burstiness=4.0))
+        assert prior.watch(0, seen(burstiness=1.0))
 
 
 def test_a_burstiness_that_was_given_stays() -> None:
@@ -422,14 +423,14 @@ def test_a_policy_of_an_older_version_has_one_reference(tmp_path: Path) -> None:
 
 
 def test_a_saved_agent_goes_on_with_the_cores_of_its_machine(tmp_path: Path) -> None:
-    """A server that moved from 2 cores to 8 has room for more instances. A single core may be a guess."""
+    """A server that moved from 2 cores to 8 has room for more instances; nobody may see how many it has."""
     agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
     agent.update(state(), SPACE.encode(SPACE.default), 0.8, state())
     agent.save(tmp_path)
 
     same, moved, unseen = (
-        RRL.load(tmp_path, SPACE, objective=replace(OBJECTIVE, cores=cores), synchronous=True).costs(22)
-        for cores in (2.0, 8.0, 1.0)
+        RRL.load(tmp_path, SPACE, objective=OBJECTIVE, cores=cores, synchronous=True).costs(22)
+        for cores in (2.0, 8.0, math.nan)
     )
 
     assert same == pytest.approx(agent.costs(22), nan_ok=True)
