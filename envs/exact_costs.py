@@ -6,8 +6,8 @@ At a low load some windows have no request; they have no cost, and the mean is o
 from __future__ import annotations
 
 import hashlib
+import io
 import math
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tuner._jit import kernel_digest
 from tuner.envs.batched_server import row_measurement
 from tuner.envs.simulator.batched import BatchedSimulator, WindowArrays
 from tuner.errors import InvalidInput
+from tuner.files.storage import replace_file
 from tuner.knobs import KnobSpace
 from tuner.objective import Objective
 
@@ -89,7 +90,7 @@ def every_configuration(
         The measurements; row ``w * simulator.size + c`` is window w of configuration c.
     """
     file = user_cache_path("servetune") / "costs" / f"{_key(simulator, rate, seconds, windows)}.npy"
-    with suppress(OSError, ValueError):  # not there, or damaged
+    with suppress(OSError, ValueError, EOFError):  # not there, or damaged
         return WindowArrays(*np.load(file, allow_pickle=False))
     seeds = np.repeat(np.arange(windows, dtype=np.uint64), simulator.size)
     arrays = simulator.step(
@@ -124,7 +125,6 @@ def _key(simulator: BatchedSimulator, rate: float, seconds: float, windows: int)
 def _save(file: Path, table: np.ndarray) -> None:
     """Write a file whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    with temporary.open("wb") as target:
-        np.save(target, table, allow_pickle=False)
-    temporary.replace(file)
+    content = io.BytesIO()
+    np.save(content, table, allow_pickle=False)
+    replace_file(file, content.getvalue())

@@ -36,6 +36,7 @@ class PoolTrial:
             "options": scenario.options if distributes else {},
             "catalogue": tuple(types),
             "noise": scenario.noise,
+            "network": scenario.network,
         }
         session = scenario.sessions[0]
         arrival = "poisson" if session.traced else session.arrival

@@ -112,6 +112,19 @@ def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:
         scenario(**fields)
 
 
+@pytest.mark.parametrize("planner", ["nexus", "oblivious"])
+def test_accelerators_of_several_kinds_are_refused(planner: str) -> None:
+    """These planners would take all for the first kind; under `symphony` the scheduler knows the kinds."""
+    kinds = [{"kind": "fast", "count": 1}, {"kind": "slow", "count": 2}]
+    profiles = {"fast": {"alpha_ms": 1, "beta_ms": 5}, "slow": {"alpha_ms": 8, "beta_ms": 20}}
+    sessions = [Session.model_validate({"name": "a", "profiles": profiles, "slo_ms": 100, "rate": 20})]
+    unlike = {"accelerators": kinds, "sessions": sessions, "seconds": 2.0}
+
+    with pytest.raises(InvalidInput, match="not for fast, slow"):
+        simulate_epochs(scenario(planner=planner, **unlike))
+    assert simulate_epochs(scenario(planner="symphony", **unlike)).outcome.bad_rate < 0.5
+
+
 def test_the_goodput_is_that_under_the_planner() -> None:
     """Not that of its policy without it."""
     made = scenario(planner="oblivious", accelerators=4, seconds=10.0)

@@ -9,6 +9,7 @@ from tuner.cluster.goodput import Goodput
 from tuner.cluster.outcome import Outcome
 from tuner.cluster.pool_trial import PoolTrial
 from tuner.cluster.scenario import Scenario
+from tuner.cluster.scenario.network import Network
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.planner import Order, make_order, plan_order
 from tuner.planning.trials.candidate import Candidates, kept_sizes
@@ -118,6 +119,15 @@ def test_the_rounds_have_other_requests(monkeypatch: pytest.MonkeyPatch) -> None
     few, many, shown = gaps
     assert np.median(np.abs(few / many[: few.size] - 1)) > 0.1
     assert (many == shown).all()
+
+
+def test_the_answers_take_their_way_in_the_simulations() -> None:
+    """A pool whose answers come too late over the network serves nothing."""
+    near, far = make(3.0), make(3.0).model_copy(update={"network": Network(response_ms=24)})
+    types = make_order(near).types
+
+    assert PoolTrial(near, types).goodput((1, 0, 0)) > 0
+    assert PoolTrial(far, types).goodput((1, 0, 0)) == 0
 
 
 @pytest.mark.compiled

@@ -56,12 +56,15 @@ def simulate_epochs(
         fixed: Advice is given and not followed: all accelerators are in use (Symphony).
 
     Raises:
-        InvalidInput: It has no planner, or a rented pool, or the number of requests instead of a time.
+        InvalidInput: It has no planner, or one that cannot plan for its accelerators, or a rented pool, or
+            the number of requests instead of a time.
     """
     if scenario.planner is None or scenario.rental is not None or scenario.requests is not None:
         raise InvalidInput(
             "planner", "needs `accelerators` and `seconds`", "remove `instances` and `requests`"
         )
+    if scenario.unlike_accelerators:
+        raise InvalidInput("planner", scenario.unlike_accelerators)
     planner: NexusEpochs | SymphonyEpochs
     if scenario.planner == "symphony":
         planner = SymphonyEpochs(scenario, fixed=fixed)

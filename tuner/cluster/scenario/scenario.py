@@ -112,7 +112,17 @@ class Scenario(Form):
             problem = "gives a time, but the scenario is measured over its `requests`; leave one of them out"
             name = "seconds" if "seconds" in self.model_fields_set else "warmup_seconds"
             wrong.append(mistake(problem, name))
+        if problem := self.unlike_accelerators:
+            wrong.append(mistake(problem, "planner"))
         return wrong
+
+    @property
+    def unlike_accelerators(self) -> str:
+        """Why the planner cannot plan for the accelerators, in words; empty if it can, or there is none."""
+        if self.planner in (None, "symphony") or self.accelerators is None or len(self.hardware.kinds) < 2:
+            return ""
+        kinds = ", ".join(self.hardware.kinds)
+        return f"{self.planner} plans for equal accelerators, not for {kinds}; the policy nexus does so"
 
     def _unknown_sizes(self) -> list[InitErrorDetails]:
         """Return the models whose profiles do not hold all the sizes that come."""
