@@ -9,10 +9,17 @@ from tuner.adapters.connection.credentials import is_loopback
 from tuner.adapters.connection.security import Security
 from tuner.printable import one_line
 
-__all__ = ["channel_options", "direct", "open_channel", "tidy"]
+__all__ = ["LIVELY", "channel_options", "direct", "open_channel", "tidy"]
 
 LARGEST_MESSAGE = 16_000_000
 """Bytes. The configuration and the statistics of a model have a few thousand."""
+# A connection ends when nobody has acknowledged for 10 s what was sent on it: a machine that has vanished
+# says nothing, and the kernel would go on for 15 minutes. gRPC sets that limit only where keepalive is on.
+# Its pings are rare: servers end the connection of a client that sends them more often than every 300 s.
+LIVELY = (
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
 # After a restart of the server the channel should find it again within seconds; gRPC may wait two minutes.
 CHANNEL = (
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
@@ -20,6 +27,7 @@ CHANNEL = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    *LIVELY,
 )
 # Each layer of gRPC adds that it could not connect, and to which address. Our own message names the address.
 CONNECTING = re.compile(

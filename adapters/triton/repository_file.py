@@ -19,7 +19,7 @@ from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.triton.change import Reader, serves
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
-from tuner.files.storage import write_atomically
+from tuner.files.storage import write_for_server
 
 __all__ = ["RepositoryFile"]
 
@@ -92,7 +92,7 @@ class RepositoryFile:
             self._file.unlink(missing_ok=True)
             return
         new = not self._file.exists()
-        write_atomically(self._file, text)
+        write_for_server(self._file, text)
         if new:  # Triton may run as another user
             self._file.chmod(0o644)
 

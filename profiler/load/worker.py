@@ -28,7 +28,7 @@ import grpc
 import numpy as np
 
 from tuner.adapters.connection.address import host_of
-from tuner.adapters.connection.channel import direct
+from tuner.adapters.connection.channel import LIVELY, direct
 from tuner.adapters.connection.endpoint import Wire, make_request
 from tuner.adapters.connection.security import parse_security
 from tuner.errors import InvalidInput
@@ -51,6 +51,7 @@ OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1000),  # a restarted server is found again within a second
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
+    *LIVELY,
 ]
 UNKNOWN = grpc.StatusCode.UNKNOWN.value[0]
 

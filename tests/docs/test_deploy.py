@@ -106,8 +106,10 @@ def manifests() -> list[dict[str, Any]]:
 
 
 def test_the_manifests_fit_together() -> None:
-    """kustomize builds them, and the file in them is right."""
+    """kustomize builds them, the file in them is right, and a pod that does not start can be replaced."""
     assert load_yaml(MANIFESTS / "config.yaml", DaemonConfig).http.listen == ("0.0.0.0", 7411)
+    (stateful,) = [manifest for manifest in manifests() if manifest["kind"] == "StatefulSet"]
+    assert stateful["spec"]["podManagementPolicy"] == "Parallel"
 
     built = run("kubectl", "kustomize", str(MANIFESTS))
     assert "kind: StatefulSet" in built

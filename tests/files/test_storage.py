@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tuner.errors import StorageError
-from tuner.files.storage import make_folder_of, write_atomically
+from tuner.files.storage import make_folder_of, write_atomically, write_for_server
 
 
 def test_what_is_no_file_stays_what_it_is(tmp_path: Path) -> None:
@@ -72,3 +74,72 @@ def test_who_may_read_a_file_stays(tmp_path: Path) -> None:
         write_atomically(file, "after")
 
         assert file.stat().st_mode & 0o777 == mode
+
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture
+def of_another(tmp_path: Path) -> Path:
+    """A file of another user, which the group may read."""
+    other = pwd.getpwnam("nobody")
+    file = tmp_path / "models.config"
+    file.write_text("before")
+    os.chown(file, other.pw_uid, other.pw_gid)
+    file.chmod(0o640)
+    return file
+
+
+@ROOT
+def test_whose_a_file_is_stays(of_another: Path) -> None:
+    """Root gave a file of a server to itself, and the server did not start again."""
+    before = of_another.stat()
+
+    write_for_server(of_another, "after")
+
+    after = of_another.stat()
+    assert of_another.read_text() == "after"
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+
+
+@ROOT
+def test_a_file_that_its_server_could_not_read_any_more(
+    of_another: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays where we may not give files away, unless everybody may read it. What is ours is written."""
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refuse)
+
+    with pytest.raises(StorageError, match=r"its server could not read it any more; chmod o\+r"):
+        write_for_server(of_another, "after")
+    assert of_another.read_text() == "before"
+    assert os.listdir(of_another.parent) == [of_another.name]
+
+    write_atomically(of_another, "a result of ours")
+    os.chown(of_another, 1234, 1234)
+    of_another.chmod(0o644)
+    write_for_server(of_another, "after")
+    assert of_another.read_text() == "after"
+
+
+@ROOT
+def test_a_group_that_goes_on_reading(of_another: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner before is in the group, so the file may become ours; a number without a name is in none."""
+    give = os.fchown
+
+    def of_a_member(descriptor: int, user: int, group: int) -> None:
+        if user != -1:
+            raise PermissionError
+        give(descriptor, user, group)
+
+    monkeypatch.setattr(os, "fchown", of_a_member)
+
+    write_for_server(of_another, "after")
+    assert of_another.read_text() == "after"
+
+    os.chown(of_another, 54321, -1)
+    with pytest.raises(StorageError, match="its server could not read it any more"):
+        write_for_server(of_another, "later")

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from tuner.errors import StorageError
 
-__all__ = ["make_folder", "make_folder_of", "read_file", "replace_file", "write_atomically"]
+__all__ = [
+    "make_folder",
+    "make_folder_of",
+    "read_file",
+    "replace_file",
+    "write_atomically",
+    "write_for_server",
+]
 
 
 def read_file(path: Path, most: int) -> bytes:
@@ -39,12 +48,18 @@ def read_file(path: Path, most: int) -> bytes:
     return content
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, same_readers: bool = False) -> None:
     """Write a file; if it is a link, the file that it leads to. A crash leaves the old or the new content.
 
-    Who may read and write the file stays as it was.
+    Its mode stays as it was; its owner and its group do, as far as we may give files away.
+
+    Args:
+        path: The file.
+        data: Its content.
+        same_readers: Leave the file as it is where somebody could not read it any more.
 
     Raises:
+        PermissionError: Somebody could not read it any more.
         OSError: The folder is missing, not writable, or the disk is full, or something else has this name:
             root would put a file in the place of ``/dev/stdout``.
     """
@@ -56,7 +71,10 @@ def replace_file(path: Path, data: bytes) -> None:
     try:
         with temporary.open("wb") as file:
             if path.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+                _give(file.fileno(), before := path.stat())
+                if same_readers and not _still_read(before, os.fstat(file.fileno())):
+                    problem = "its server could not read it any more; chmod o+r, or run as its owner"
+                    raise PermissionError(errno.EPERM, problem)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -64,6 +82,49 @@ def replace_file(path: Path, data: bytes) -> None:
     except BaseException:  # also Ctrl-C leaves nothing behind
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _give(descriptor: int, before: os.stat_result) -> None:
+    """Give a new file the owner, the group and the mode of the one before, as far as we may."""
+    try:
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+    except OSError:
+        with suppress(OSError):  # all but root may choose among their own groups only
+            os.fchown(descriptor, -1, before.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+
+
+def _still_read(before: os.stat_result, after: os.stat_result) -> bool:
+    """Whether the owner and the group of a file can read the one in its place, which has the same mode."""
+    if before.st_mode & stat.S_IROTH:
+        return True
+    by_group = bool(before.st_mode & stat.S_IRGRP)
+    if by_group and after.st_gid != before.st_gid:
+        return False
+    if before.st_uid in (after.st_uid, 0):  # root reads everything
+        return True
+    return by_group and _is_member(before.st_uid, before.st_gid)
+
+
+def _is_member(user: int, group: int) -> bool:
+    try:
+        entry = pwd.getpwuid(user)
+    except KeyError:  # such as that of a container
+        return False
+    return group in os.getgrouplist(entry.pw_name, entry.pw_gid)
+
+
+def write_for_server(path: Path, text: str) -> None:
+    """Write a file of a server, which may run as another user, as :func:`replace_file` does.
+
+    Raises:
+        StorageError: The folder is missing, not writable, or the disk is full, or the server could not read
+            the file any more. The file is as it was.
+    """
+    try:
+        replace_file(path, text.encode(), same_readers=True)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from tuner.adapters.tfserving.batching import parse_batching
 from tuner.adapters.tfserving.client import VersionState
 from tuner.adapters.tfserving.schema import message
-from tuner.adapters.tfserving.standin.flags import StandinFlags
+from tuner.adapters.tfserving.standin.flags import StandinFlags, common_batching
 from tuner.adapters.tfserving.standin.manager import Manager
 from tuner.adapters.tfserving.standin.metrics import Registry
 from tuner.adapters.tfserving.standin.servable import Servable, ServingOptions
@@ -43,6 +42,9 @@ class Core:
 
     Args:
         options: How the server was started.
+
+    Raises:
+        ValueError: The server does not start with these options.
     """
 
     def __init__(self, options: StandinFlags) -> None:
@@ -51,12 +53,10 @@ class Core:
         self._lock = threading.Lock()
         self._models: dict[str, Manager] = {}
         self._labels: dict[str, dict[str, int]] = {}
-        file = options.batching_parameters_file
-        common = parse_batching(Path(file).read_text(), file) if file else None
         self._serving = ServingOptions(
             batching=options.enable_batching,
             per_model=options.enable_per_model_batching_parameters,
-            common=common,
+            common=common_batching(options.batching_parameters_file),
             intra_op=options.tensorflow_intra_op_parallelism,
             inter_op=options.tensorflow_inter_op_parallelism,
         )

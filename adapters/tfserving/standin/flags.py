@@ -6,9 +6,12 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
-__all__ = ["StandinFlags", "parse_flags"]
+from tuner.adapters.tfserving.batching import parse_batching
+
+__all__ = ["StandinFlags", "common_batching", "parse_flags"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +49,21 @@ def parse_flags(arguments: Sequence[str]) -> StandinFlags:
     if options.batching_parameters_file and not options.enable_batching:
         parser.error("--batching_parameters_file is set without setting --enable_batching to true")
     return options
+
+
+def common_batching(file: str) -> Any:
+    """Return the parameters of ``--batching_parameters_file``, None without it.
+
+    Raises:
+        ValueError: The server does not start with them.
+    """
+    if not file:
+        return None
+    batching = parse_batching(Path(file).read_text(), file)
+    # TensorFlow Serving takes a field that is set as it is; only an absent one means a thread for each core.
+    if batching.HasField("num_batch_threads") and batching.num_batch_threads.value < 1:
+        raise ValueError(f"num_batch_threads must be positive; was {batching.num_batch_threads.value}")
+    return batching
 
 
 def _switch(text: str) -> bool:

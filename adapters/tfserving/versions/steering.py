@@ -29,7 +29,7 @@ from google.protobuf import text_format
 
 from tuner.adapters.tfserving.schema import message
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
-from tuner.files.storage import write_atomically
+from tuner.files.storage import write_for_server
 
 __all__ = ["ConfigFile", "Reloader", "Steering"]
 
@@ -217,16 +217,16 @@ class ConfigFile(Steering):
         kept = self._kept()
         try:
             if not kept.exists():
-                write_atomically(kept, before)
+                write_for_server(kept, before)
             text, original = _read(kept)
-            write_atomically(self._path, text if original == config else text_format.MessageToString(config))
+            write_for_server(self._path, text if original == config else text_format.MessageToString(config))
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
         try:
             self._reloader.reload(config, self._timeout)
         except AdapterError:
             with suppress(StorageError):
-                write_atomically(self._path, before)
+                write_for_server(self._path, before)
             raise
 
 

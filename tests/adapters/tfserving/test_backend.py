@@ -334,20 +334,24 @@ folder = pathlib.Path({folder!r})
 values = dict(word.split("=") for word in sys.argv[1:])
 if values.get("intra_op") == "7":
     sys.exit("seven threads are unlucky")
-(folder / "batching.pbtxt").write_text(f"num_batch_threads {{{{ value: {{values['batch_threads']}} }}}}")
+threads = int(values["batch_threads"])
+(folder / "batching.pbtxt").write_text(f"num_batch_threads {{{{ value: {{threads}} }}}}" if threads else " ")
 (folder / "wanted").write_text(" ".join(sys.argv[1:]))
 """
 
 
 def test_threads_by_a_declared_restart(tmp_path: Path) -> None:
-    """The operator's command restarts the server; what runs is read from the server's own command line."""
+    """The operator's command restarts the server; what runs is read from the server's own command line.
+
+    Here it leaves the number of batch threads to the server, which would not start with one of 0.
+    """
     with EmbeddedTFServing(options=TFServingOptions(batch_threads=2)) as server:
         command = tmp_path / "restart"
         folder = str(server.base_path.parents[1])
         command.write_text(SCRIPT.format(python=sys.executable, folder=folder))
         command.chmod(0o755)
         backend = TFServingBackend(f"{server.target}&restart={command}", {"max_batch_size": (1.0, 4.0)})
-        wanted = backend.current().replace(max_batch_size=4, batch_threads=1)
+        wanted = backend.current().replace(max_batch_size=4, batch_threads=0)
         watcher = threading.Thread(target=restart_when_wanted, args=(server, tmp_path))
         watcher.start()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page import ROOT, blocks
+from tuner.adapters.tfserving.batching import parse_batching
 from tuner.adapters.tfserving.restart import ThreadKnobs
 from tuner.adapters.tfserving.restart_command import RestartCommand
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
@@ -71,27 +72,49 @@ def test_an_answer_with_anything_else(command: Callable[..., RestartCommand], wo
         command(f"echo inter_op=0 {word} batch_threads=2 intra_op=1").ask()
 
 
-def test_asking_the_command_of_the_page_changes_nothing(
+@pytest.fixture
+def of_the_page(
     command: Callable[..., RestartCommand], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It says what it was last given; only with words it writes files and restarts the server."""
+) -> RestartCommand:
+    """The command that the page shows, with a folder and a ``systemctl`` of ours."""
     texts = blocks(ROOT / "docs" / "tfserving.md", "text")
     (page,) = [text for text in texts if text.startswith("#!/bin/sh\n")]
     systemctl = tmp_path / "systemctl"
     systemctl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/restarts\n')
     systemctl.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    script = command(page.removeprefix("#!/bin/sh\n").replace("/etc/tfs", str(tmp_path)))
+    return command(page.removeprefix("#!/bin/sh\n").replace("/etc/tfs", str(tmp_path)))
 
+
+def test_asking_the_command_of_the_page_changes_nothing(of_the_page: RestartCommand, tmp_path: Path) -> None:
+    """It says what it was last given; only with words it writes files and restarts the server."""
     with pytest.raises(AdapterError, match="words: No such file"):
-        script.ask()
+        of_the_page.ask()
     assert {path.name for path in tmp_path.iterdir()} == {"restart", "systemctl"}
-    script.restart(NOW, 5.0)
-    assert script.ask() == NOW
+    of_the_page.restart(NOW, 5.0)
+    assert of_the_page.ask() == NOW
 
-    assert (tmp_path / "batching.pbtxt").read_text() == "num_batch_threads { value: 2 }\n"
+    batching = parse_batching((tmp_path / "batching.pbtxt").read_text(), "the file")
+    assert batching.num_batch_threads.value == 2
     assert (tmp_path / "threads.env").read_text() == "INTER_OP=0\nINTRA_OP=1\n"
     assert len((tmp_path / "restarts").read_text().splitlines()) == 1
+
+
+def test_the_command_of_the_page_leaves_threads_to_the_server(
+    of_the_page: RestartCommand, tmp_path: Path
+) -> None:
+    """With 0 the field is absent, in a file that is not empty; the server can read it whatever our umask."""
+    before = os.umask(0o077)
+    try:
+        of_the_page.restart({**NOW, "batch_threads": 0.0}, 5.0)
+    finally:
+        os.umask(before)
+
+    file = tmp_path / "batching.pbtxt"
+    batching = parse_batching(file.read_text(), "the file")
+    assert not batching.HasField("num_batch_threads")
+    assert batching.ListFields()
+    assert file.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_server_in_the_background_is_no_time_out(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,21 @@ def test_what_is_refused_is_not_left_in_the_file(steering: ConfigFile, server: S
         steering.admit(3)
 
     assert path.read_text() == TEXT
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_that_the_server_could_not_read_any_more(
+    steering: ConfigFile, server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not written, nor sent: the server would not start again."""
+    os.chown(path, 54321, -1)
+    monkeypatch.setattr(os, "fchown", lambda *_: None)  # who is not root cannot give it back
+
+    with pytest.raises(Refused, match=r"chmod o\+r, or run as its owner; the old configuration still serves"):
+        steering.admit(3)
+
+    assert path.read_text() == TEXT
+    assert server.sent == []
 
 
 def test_revert(steering: ConfigFile, server: Server, path: Path) -> None:
