@@ -23,7 +23,7 @@ from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.host import listening_processes
 from tuner.adapters.dispatch.client import DispatchClient, DispatchTarget, parse_target
 from tuner.adapters.dispatch.flow import traffic_between
-from tuner.adapters.live.knobs import KnobKind, check
+from tuner.adapters.live.knobs import KnobKind, check, containing
 from tuner.adapters.metrics.histogram import Histogram
 from tuner.adapters.metrics.totals import Key, MonotonicTotals, Reading
 from tuner.adapters.traffic import Traffic
@@ -218,12 +218,13 @@ def _reading(state: Mapping[str, Any]) -> Reading:
 
 
 def _space(found: Mapping[str, float], grids: Grids) -> KnobSpace:
-    """Return the knobs: those of the scheduler, and those that have a grid."""
-    knobs = [_policy()] if "policy" in found else []
-    for knob in KNOBS:
-        default = found[knob.name] if found[knob.name] in knob.grid else knob.default
-        knobs.append(replace(knob, default=default, idle_when=None, idle_value=0.0))
-    own = {knob.name: knob for knob in knobs}
+    """Return the knobs: those of the scheduler, whose grids contain what runs, and those that have a grid."""
+    own: dict[str, Knob] = {}
+    for knob in [_policy(), *KNOBS] if "policy" in found else KNOBS:
+        running = found[knob.name]
+        grid = containing(knob.grid, running, _kind_of(knob.name))
+        default = running if running in grid else knob.default
+        own[knob.name] = replace(knob, grid=grid, default=default, idle_when=None, idle_value=0.0)
     for name, grid in grids.items():
         if name not in found:
             raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(found)}")

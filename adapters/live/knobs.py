@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Knob, KnobSpace, Role
 
-__all__ = ["BATCH_GRID", "DELAY_GRID", "KnobKind", "batch_grid", "batch_kind", "check", "delay_kind"]
+__all__ = [
+    "BATCH_GRID",
+    "DELAY_GRID",
+    "KnobKind",
+    "batch_grid",
+    "batch_kind",
+    "check",
+    "containing",
+    "delay_kind",
+]
 
 BATCH_GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 DELAY_GRID = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02)
@@ -102,6 +111,21 @@ def batch_grid(rows: int, limit: int) -> tuple[float, ...]:
         limit: The model's own.
     """
     return tuple(size for size in BATCH_GRID if size == 1 or rows <= size <= limit)
+
+
+def containing(grid: tuple[float, ...], running: float, kind: KnobKind) -> tuple[float, ...]:
+    """Return a default grid that contains what runs, so that it is judged as itself and can come back.
+
+    Args:
+        grid: The default grid.
+        running: The value that the server has. One that it could not be set to is left out.
+        kind: The kind of the knob.
+    """
+    try:
+        kind.check("", running)
+    except InvalidInput:
+        return grid
+    return tuple(sorted({*grid, float(running)}))
 
 
 def check(space: KnobSpace, configuration: Mapping[str, float], kind_of: Callable[[str], KnobKind]) -> None:

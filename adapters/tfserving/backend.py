@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from tuner.adapters.backend import Counters
 from tuner.adapters.live.backend import Capabilities, Change, LiveBackend
 from tuner.adapters.live.knobs import KnobKind
 from tuner.adapters.metrics.page import expected
+from tuner.adapters.tfserving.batching import VERSION_KNOBS
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
 from tuner.adapters.tfserving.flags import read_flags, started
 from tuner.adapters.tfserving.knobs import kind_of, knob_space
@@ -61,6 +62,7 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
             self._limit, self._splits_requests = self._version_knobs.limit, self._version_knobs.splits
         return knob_space(
             grids,
+            self._running(VERSION_KNOBS),
             versions=self._version_knobs is not None,
             restart=self._thread_knobs is not None,
             limit=self._limit,
@@ -132,12 +134,17 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
 
     def current(self) -> Configuration:
         """Read what runs: the parameters of the serving version, and the server's threads."""
+        values = self._running(self._space.names)
+        return Configuration({name: values[name] for name in self._space.names})
+
+    def _running(self, names: Iterable[str]) -> dict[str, float]:
+        """Read the named parameters of the serving version, and the server's threads."""
         values: dict[str, float] = {}
         if self._version_knobs is not None:
-            values |= self._version_knobs.read(self._space.names)
+            values |= self._version_knobs.read(names)
         if self._thread_knobs is not None:
             values |= self._thread_knobs.read()
-        return Configuration({name: values[name] for name in self._space.names})
+        return values
 
     def _largest_request(self, running: Configuration) -> int:  # noqa: ARG002
         return largest_request(self._page().rows)

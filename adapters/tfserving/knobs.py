@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuner.adapters.live.knobs import DELAY_GRID, KnobKind, batch_grid, batch_kind, delay_kind
+from tuner.adapters.live.knobs import DELAY_GRID, KnobKind, batch_grid, batch_kind, containing, delay_kind
 from tuner.adapters.tfserving.batching import ALLOWED, ENQUEUED, MAX_BATCH_SIZE, TIMEOUT, VERSION_KNOBS
 from tuner.adapters.tfserving.restart_command import BATCH_THREADS, RESTART_KNOBS
 from tuner.errors import InvalidInput
@@ -22,6 +22,7 @@ WITHOUT_RESTART = {Role.PARALLELISM: 0.0}
 
 def knob_space(
     grids: Mapping[str, tuple[float, ...]],
+    running: Mapping[str, float],
     *,
     versions: bool,
     restart: bool,
@@ -32,8 +33,9 @@ def knob_space(
     """Return the space of the knobs that can be turned.
 
     Args:
-        grids: Grids in place of the default ones; naming ``max_enqueued_batches`` or ``allowed_batch_sizes``
-            makes them knobs, which they are not by default.
+        grids: Grids in place of the default ones, which contain what runs; naming ``max_enqueued_batches`` or
+            ``allowed_batch_sizes`` makes them knobs, which they are not by default.
+        running: What the server runs, of all knobs that can be turned.
         versions: Whether new versions can be made.
         restart: Whether the operator declared how to restart the server.
         limit: Largest ``max_batch_size``.
@@ -55,7 +57,10 @@ def knob_space(
         if name not in possible:
             raise InvalidInput(f"knob {name}", "cannot be turned", _hint(possible, name))
     names = [*defaults, *[name for name in possible if name in grids and name not in defaults]]
-    knobs = [kind_of(name, limit).knob(name, grids.get(name) or defaults[name]) for name in names]
+    knobs = []
+    for name in names:
+        kind = kind_of(name, limit)
+        knobs.append(kind.knob(name, grids.get(name) or containing(defaults[name], running[name], kind)))
     return KnobSpace(knobs, fixed=None if restart else WITHOUT_RESTART)
 
 

@@ -27,7 +27,7 @@ from tuner.adapters.triton.knobs import kind_of, knob_space
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
-from tuner.errors import TunerError
+from tuner.errors import Refused, TunerError
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
 
 __all__ = ["TritonBackend"]
@@ -41,6 +41,11 @@ NO_METRICS = (
 NO_QUANTILES = (
     "the server exports only mean latencies; for quantiles start Triton with "
     "--metrics-config=summary_latencies=true"
+)
+
+DEPLOYED_ANEW = (
+    "the model has another max_batch_size of its own than at the beginning: it was deployed anew, "
+    "and what ran before is not put back over that"
 )
 
 
@@ -118,7 +123,9 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
 
     def current(self) -> Configuration:
         """Read from the server what it runs."""
-        return read_configuration(self._client.config(), self._space.names)
+        config = self._client.config()
+        self._limit = max(1, model_limit(config))  # another one if the model was deployed anew
+        return read_configuration(config, self._space.names)
 
     def _largest_request(self, running: Configuration) -> int:
         batching = running[MAX_BATCH_SIZE] > 1
@@ -135,6 +142,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         before = self._client.config()
         if before == self.original:
             return None
+        if model_limit(before) != model_limit(self.original):
+            raise Refused(DEPLOYED_ANEW)
         found = read_configuration(self.original, self._space.names)
         if differ_in_instances_only(before, self.original):
             marked = toggle_reload_mark(self.original)

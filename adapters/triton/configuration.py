@@ -119,8 +119,8 @@ def rewrite(
     Args:
         present: The server's configuration now; not modified.
         configuration: The knobs' new values.
-        original: The server's configuration at opening. From it come the model's own limit when batching is
-            switched off, and its batching options when batching is switched on.
+        original: The server's configuration at opening. From it come the batching options when batching is
+            switched on. The model's own limit is the present one: the model may have been deployed anew.
     """
     config = copy.deepcopy(dict(present))
     if MAX_BATCH_SIZE in configuration:
@@ -137,11 +137,11 @@ def rewrite(
 def _set_batching(
     config: ModelConfig, configuration: Mapping[str, float], original: Mapping[str, Any]
 ) -> None:
-    size = int(configuration[MAX_BATCH_SIZE])
+    size, limit = int(configuration[MAX_BATCH_SIZE]), model_limit(config)
     if size == 1:
         config.pop("dynamic_batching", None)
-        config["max_batch_size"] = model_limit(original)
-        _keep_limit(config, model_limit(original), model_limit(original))
+        config["max_batch_size"] = limit
+        _keep_limit(config, limit, limit)
         return
     batching = copy.deepcopy(config.get("dynamic_batching", original.get("dynamic_batching", {})))
     batching.pop(_PREFERRED_FIELD, None)
@@ -152,7 +152,7 @@ def _set_batching(
         batching[_DELAY_FIELD] = str(delay)
     config["max_batch_size"] = size
     config["dynamic_batching"] = batching
-    _keep_limit(config, model_limit(original), size)
+    _keep_limit(config, limit, size)
 
 
 def _keep_limit(config: ModelConfig, limit: int, size: int) -> None:

@@ -19,18 +19,18 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
-from tuner.adapters.live.knobs import BATCH_GRID
+from tuner.adapters.live.knobs import batch_grid
 from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.client import TritonClient
-from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
+from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit, read_configuration
 from tuner.adapters.triton.target import parse_target
 from tuner.errors import AdapterError, InvalidInput, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
-__all__ = ["EnsembleBackend", "is_ensemble", "open_model"]
+__all__ = ["EnsembleBackend", "batch_sizes", "is_ensemble", "open_model"]
 
 MOST_MODELS = 100
 """Models and ensembles in an ensemble."""
@@ -126,10 +126,9 @@ class EnsembleBackend:
 
     def _open(self, name: str, grids: dict[str, tuple[float, ...]]) -> TritonBackend:
         """Open a model of the ensemble; its grid has no batch limit below the ensemble's."""
-        limit = model_limit(self._ensemble.config_of(name))
-        if limit > 1:
-            between = [size for size in BATCH_GRID if max(self._least, 2) <= size < limit]
-            sizes = grids.get(MAX_BATCH_SIZE) or (1.0, *between, float(limit))
+        config = self._ensemble.config_of(name)
+        if model_limit(config) > 1:
+            sizes = grids.get(MAX_BATCH_SIZE) or batch_sizes(config, self._least)
             if low := [size for size in sizes if 1 < size < self._least]:
                 raise self._too_small(name, low[0])
             grids = {**grids, MAX_BATCH_SIZE: sizes}
@@ -257,6 +256,18 @@ class EnsembleBackend:
         """Close all connections. May be called twice."""
         for backend in (self._ensemble, *self._members.values()):
             backend.close()
+
+
+def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
+    """Return the default grid of a model's batch limit, which contains what runs and the model's own limit.
+
+    Args:
+        config: The model's configuration.
+        least: The ensemble's own limit; none is below it, except 1.
+    """
+    limit = model_limit(config)
+    running = read_configuration(config, [MAX_BATCH_SIZE])[MAX_BATCH_SIZE]
+    return tuple(sorted({*batch_grid(least, limit), float(limit), float(running)}))
 
 
 def _prefixed(model: str, knob: Knob) -> Knob:

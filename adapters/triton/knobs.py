@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tuner.adapters.live.knobs import DELAY_GRID, KnobKind, batch_grid, batch_kind, delay_kind
+from tuner.adapters.live.knobs import DELAY_GRID, KnobKind, batch_grid, batch_kind, containing, delay_kind
 from tuner.adapters.triton.configuration import (
     DELAY,
     INSTANCES,
@@ -33,7 +33,8 @@ def knob_space(
 
     Args:
         config: The model's configuration.
-        grids: Grids in place of the default ones, and of further ``parameters.KEY`` and ``instances.GROUP``.
+        grids: Grids in place of the default ones, which contain what runs, and of further ``parameters.KEY``
+            and ``instances.GROUP``.
         cores: CPU cores of the server's machine, as far as known: the default grid of instances ends there.
         rows: Rows of the largest request seen.
 
@@ -48,9 +49,12 @@ def knob_space(
             known = ", ".join([*defaults, "parameters.KEY", "instances.GROUP"])
             raise InvalidInput(f"knob {name}", "the model has no such knob", f"its knobs: {known}")
     names = [*defaults, *[name for name in grids if name not in defaults]]
-    read_configuration(config, names)  # checks that the parameters exist
+    running = read_configuration(config, names)  # checks that the parameters exist
     limit = model_limit(config)
-    knobs = [kind_of(name, limit).knob(name, grids.get(name) or defaults[name]) for name in names]
+    knobs = []
+    for name in names:
+        kind = kind_of(name, limit)
+        knobs.append(kind.knob(name, grids.get(name) or containing(defaults[name], running[name], kind)))
     places = count_places(config)
     return KnobSpace([replace(knob, places=places) if knob.name == INSTANCES else knob for knob in knobs])
 

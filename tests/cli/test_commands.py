@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 
 from tests.command_line import Say
+from tuner.cli.sweep import to_measure
 from tuner.control.drive.sweep import SweepResult
-from tuner.knobs import Grids
+from tuner.envs.simulator.backend import triton_space
+from tuner.envs.simulator.server import MODELS
+from tuner.knobs import Configuration, Grids
 from tuner.profiler.attachment import Attachment, attach
 from tuner.report import Report
 from tuner.setting import Load
@@ -96,6 +99,21 @@ def test_sweep_measures_the_grid_and_only_that(tuner: Say, tmp_path: Path) -> No
     assert len(result.rows) == 4
     assert {row.configuration["max_queue_delay"] for row in result.rows} == {0.0}
     assert result.ranked()[0].median("latency_p95") > 0
+
+
+def test_a_sweep_keeps_what_has_no_grid_as_it_is() -> None:
+    """Also where that is on no grid; and a batch of 1 is measured, at which the delay has no effect."""
+    space = triton_space(MODELS["mlp"], {"max_batch_size": (1.0, 4.0, 16.0)})
+    running = Configuration(max_batch_size=8, max_queue_delay=0.003, instances=8)
+
+    chosen = to_measure(space, ["max_batch_size"], running)
+
+    assert [space.format(configuration) for configuration in chosen] == [
+        "max_batch_size=1 max_queue_delay=0ms instances=8",
+        "max_batch_size=4 max_queue_delay=3ms instances=8",
+        "max_batch_size=16 max_queue_delay=3ms instances=8",
+    ]
+    assert len(to_measure(space, [], running)) == space.distinct.size
 
 
 def test_a_sweep_under_a_schedule_has_no_single_rate(

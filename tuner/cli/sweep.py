@@ -13,11 +13,13 @@ from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Load, parse_grids, parse_window
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from tuner.control.drive.sweep import SweepResult
-    from tuner.knobs import KnobSpace
+    from tuner.knobs import Configuration, KnobSpace
     from tuner.profiler.attachment import Attachment
 
-__all__ = ["EXAMPLES", "sweep"]
+__all__ = ["EXAMPLES", "sweep", "to_measure"]
 
 EXAMPLES = """Example: [bold]tuner sweep triton://127.0.0.1:8001/resnet50 --rate 150
 --grid max_batch_size=1,4,16 --grid max_queue_delay=0,5ms --grid instances=1,2[/bold]"""
@@ -69,11 +71,7 @@ def _measure(
     from tuner.measurement import known
 
     space, described = attachment.space, attachment.description
-    fixed = {
-        k: v for k, v in space.nearest(attachment.backend.current()).items() if wanted and k not in wanted
-    }
-    every = [space.decode(int(index)) for index in space.distinct]
-    chosen = [c for c in every if all(c[name] == value for name, value in fixed.items())]
+    chosen = to_measure(space, wanted, attachment.backend.current())
     result = SweepResult(
         command=command_line(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -102,6 +100,24 @@ def _measure(
                 result.save(out)
                 progress.update(task, advance=1, description=configuration_text(space, configuration))
     return result
+
+
+def to_measure(
+    space: KnobSpace, wanted: Collection[str], running: Mapping[str, float]
+) -> list[Configuration]:
+    """Return the configurations of a grid that differ in effect.
+
+    Args:
+        space: The knobs.
+        wanted: The knobs that have a grid; the others keep their value. All are turned if there is none.
+        running: What the server runs, which need not be on the grids.
+    """
+    every = [space.decode(int(index)) for index in space.distinct]
+    kept = {name: running[name] for name in space.names if wanted and name not in wanted}
+    near = {name: value for name, value in space.nearest(running).items() if name in kept}
+    # The delay has no effect at a batch of 1, and is 0 there: that configuration keeps it all the same.
+    chosen = [c for c in every if space.encode(c) == space.canonical[space.encode(c.replace(**near))]]
+    return [c.replace(**{name: kept[name] for name in kept if c[name] == near[name]}) for c in chosen]
 
 
 def _table(result: SweepResult, space: KnobSpace, load: Load) -> object:

@@ -62,6 +62,18 @@ def test_limits_of_a_session(target: str) -> None:
     backend.apply(before)
 
 
+def test_grids_contain_what_runs(target: str) -> None:
+    """So that it is judged as what it is, and can come back after a change."""
+    usual = DispatchBackend(target)
+    before = usual.current()
+    usual.apply(before.replace(batch_cap=24.0, deferral=0.6))
+
+    unusual = DispatchBackend(target)
+
+    assert unusual.current() in unusual.space
+    usual.apply(before)
+
+
 def test_the_dispatcher_says_how_many_instances_it_should_have(running: Running, target: str) -> None:
     """The same as it exports itself."""
     backend = DispatchBackend(target)

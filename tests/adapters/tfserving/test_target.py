@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tuner.adapters.live.knobs import check
+from tuner.adapters.live.knobs import DELAY_GRID, check
+from tuner.adapters.tfserving.batching import VERSION_KNOBS, parse_batching, read_batching
 from tuner.adapters.tfserving.flags import notes_on_flags, threads
 from tuner.adapters.tfserving.knobs import kind_of, knob_space
+from tuner.adapters.tfserving.restart_command import RESTART_KNOBS
 from tuner.adapters.tfserving.target import parse_target
 from tuner.errors import AdapterError, InvalidInput
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
@@ -85,8 +89,18 @@ def space(
     restart: bool = False,
     rows: int = 1,
     limit: int = 8192,
+    running: dict[str, float] | None = None,
 ) -> KnobSpace:
-    return knob_space(grids or {}, versions=versions, restart=restart, limit=limit, rows=rows, cores=4)
+    values = {"max_batch_size": 1.0, **dict.fromkeys((*VERSION_KNOBS[1:], *RESTART_KNOBS), 0.0)}
+    return knob_space(
+        grids or {},
+        values | (running or {}),
+        versions=versions,
+        restart=restart,
+        limit=limit,
+        rows=rows,
+        cores=4,
+    )
 
 
 def test_knobs_by_what_may_be_touched() -> None:
@@ -129,6 +143,29 @@ def test_grids_that_cannot_be(grids: dict[str, tuple[float, ...]], more: dict[st
 def test_rows_leave_small_limits_out() -> None:
     """Except 1, which is no batching."""
     assert space(rows=5).knobs[0].grid == (1, 8, 16, 32)
+
+
+@given(
+    size=st.integers(2, 8192),
+    timeout=st.integers(0, 1_000_000),
+    threads=st.lists(st.integers(0, 1024), min_size=3, max_size=3),
+)
+def test_default_grids_contain_what_runs(size: int, timeout: int, threads: list[int]) -> None:
+    """So that it is judged as what it is, and can come back after a change."""
+    batching = parse_batching(
+        f"max_batch_size {{ value: {size} }} batch_timeout_micros {{ value: {timeout} }}", "test"
+    )
+    running = Configuration(
+        read_batching(batching, VERSION_KNOBS[:2]),
+        **dict(zip(RESTART_KNOBS, map(float, threads), strict=True)),
+    )
+
+    assert running in space(restart=True, running=dict(running))
+
+
+def test_what_could_not_be_set_again_is_in_no_grid() -> None:
+    """A server may run what the tuner would refuse to set."""
+    assert space(running={"batch_timeout": 3.0}).knobs[1].grid == DELAY_GRID
 
 
 def test_configurations_are_checked() -> None:

@@ -90,6 +90,17 @@ def test_batching_off_keeps_the_models_limit() -> None:
     assert config == PLAIN
 
 
+def test_the_models_limit_is_the_present_one() -> None:
+    """It was deployed anew after the opening, and clients send larger requests than they could before."""
+    anew = {**BATCHED, "max_batch_size": 128}
+
+    lowered = rewrite(anew, values(8), BATCHED)
+
+    assert rewrite(anew, values(1), BATCHED)["max_batch_size"] == 128
+    assert lowered["parameters"]["servetune_max_batch_size"] == {"string_value": "128"}
+    assert rewrite(lowered, values(1), BATCHED)["max_batch_size"] == 128
+
+
 def test_batching_off_and_on_keeps_the_operators_options() -> None:
     """Preferred sizes come back as far as they fit, and so does everything else about batching."""
     off = rewrite(BATCHED, values(1), BATCHED)

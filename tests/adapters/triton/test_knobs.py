@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tuner.adapters.live.knobs import check
+from tuner.adapters.triton.configuration import read_configuration, rewrite
+from tuner.adapters.triton.ensemble import batch_sizes
 from tuner.adapters.triton.knobs import kind_of, knob_space
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost
@@ -49,6 +53,52 @@ def test_grids_end_at_the_models_limit_and_the_cores() -> None:
         "max_queue_delay": (0, 0.001, 0.002, 0.005, 0.01, 0.02),
         "instances": (1, 2),
     }
+
+
+@given(
+    limit=st.integers(2, 512),
+    lowered=st.none() | st.integers(2, 512),
+    delay=st.integers(0, 1_000_000),
+    instances=st.integers(1, 64),
+    cores=st.integers(1, 64),
+)
+def test_default_grids_contain_what_runs(
+    limit: int, lowered: int | None, delay: int, instances: int, cores: int
+) -> None:
+    """So that it is judged as what it is, and can come back after a change."""
+    config = {
+        "max_batch_size": limit,
+        "dynamic_batching": {"max_queue_delay_microseconds": str(delay)},
+        "instance_group": [{"count": instances, "kind": "KIND_CPU"}],
+    }
+    if lowered is not None:  # by a run before this one
+        values = {"max_batch_size": min(lowered, limit), "max_queue_delay": 0.003, "instances": 7}
+        config = rewrite(config, values, config)
+    space = knob_space(config, {}, cores=cores)
+
+    assert read_configuration(config, space.names) in space
+
+
+def test_batch_sizes_of_a_model_of_an_ensemble() -> None:
+    """What runs and the model's own limit are among them, and none is below the ensemble's."""
+    config = rewrite(MODEL, {"max_batch_size": 24, "max_queue_delay": 0.0}, MODEL)
+
+    assert batch_sizes(config, 16) == (1, 16, 24, 32, 64)
+    assert batch_sizes(MODEL, 1) == (1, 2, 4, 8, 16, 32, 64)
+
+
+def test_what_could_not_be_set_again_is_in_no_grid() -> None:
+    """A server may run what the tuner would refuse to set."""
+    batching = {"dynamic_batching": {"max_queue_delay_microseconds": "3000000"}}
+
+    assert grids(MODEL | batching)["max_queue_delay"] == (0, 0.001, 0.002, 0.005, 0.01, 0.02)
+
+
+def test_a_given_grid_is_taken_as_it_is() -> None:
+    """What runs does not join it."""
+    groups = {"instance_group": [{"count": 8}]}
+
+    assert grids(MODEL | groups, {"instances": (1.0, 2.0)})["instances"] == (1, 2)
 
 
 def test_limits_below_the_clients_requests_are_left_out() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import SPACE
+from tests.builders import SPACE, configuration
 from tuner.control.daemon.config import DaemonConfig, GuardSection
 from tuner.control.decide.limits import GuardLimits
 from tuner.errors import InvalidInput
@@ -68,6 +68,21 @@ def test_bounds_take_the_values_of_the_server_between_them(load: Load) -> None:
     grids = config.targets[0].grids(SPACE)
 
     assert grids == {"max_batch_size": (2, 4, 8), "max_queue_delay": (0.0, 0.005), "instances": (2.0,)}
+
+
+def test_what_ran_at_first_joins_the_grids_of_the_server(load: Load) -> None:
+    """Within the bounds, if there are any, but no list of the file's own."""
+    original = configuration(32, 0.005, 4)
+    config = load(TARGET + "    knobs: {max_batch_size: {least: 8, most: 24}, instances: [1, 2]}\n")
+
+    grids = config.targets[0].grids(SPACE, original)
+
+    assert grids == {
+        "max_batch_size": (8, 16),
+        "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
+        "instances": (1.0, 2.0),
+    }
+    assert config.targets[0].grids(SPACE, configuration(16))["max_batch_size"] == (8, 16)
 
 
 def test_the_latency_may_come_from_elsewhere(load: Load, tmp_path: Path) -> None:

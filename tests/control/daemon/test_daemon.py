@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 import threading
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,8 +31,9 @@ from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput, Unreachable
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, Grids, KnobSpace
 from tuner.profiler import Profiler
+from tuner.profiler import attachment as attachment_module
 
 
 def test_each_target_is_treated_as_its_mode_says(bed: Bed) -> None:
@@ -80,6 +82,36 @@ def test_a_later_life_goes_on(bed: Bed) -> None:
     assert any("going on after 25 windows" in sentence for sentence in bed.said)
     assert any(row["number"] == 25 for row in bed.rows("SELECT number FROM policy"))
     assert keeper.workers == {}
+
+
+@pytest.mark.parametrize(("most", "reached"), [(32, True), (16, False)])
+def test_what_ran_at_first_stays_within_reach(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, most: int, reached: bool
+) -> None:
+    """Though the server runs something else when a later life begins; if it still takes that."""
+
+    def connect(target: str, grids: Grids | None = None) -> FileServer:
+        server = bed.connect(target)
+        running = server.current()
+        own = {knob.name: tuple(sorted({*knob.grid, running[knob.name]})) for knob in SPACE.knobs}
+        own |= grids or {}
+        if max(own["max_batch_size"]) > limit:
+            raise InvalidInput("knob max_batch_size", f"is more than {limit}")
+        server.space = KnobSpace(replace(knob, grid=own[knob.name]) for knob in SPACE.knobs)
+        return server
+
+    for module in (attachment_module, worker_module):
+        monkeypatch.setattr(module, "connect", connect)
+    bed.write(("a", "observe", ""))
+    FileServer(bed.folder / "a").set(configuration(32, 0.005))
+    limit = 32
+    bed.run(windows=1)
+    FileServer(bed.folder / "a").set(configuration(4, 0.002))
+    limit = most
+    bed.run(windows=1)
+
+    assert bed.servers["a"].space.covers(configuration(32, 0.005)) == reached
+    assert len(bed.rows("SELECT * FROM window")) == 2
 
 
 def test_a_later_life_knows_when_the_server_was_changed(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

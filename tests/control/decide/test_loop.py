@@ -104,6 +104,19 @@ def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configurat
     assert "p95 45ms breaks 30ms" in decision.reason
 
 
+def test_a_roll_back_to_what_ran_before_takes_it_as_it_was() -> None:
+    """A server may run what the user's grids do not have; the nearest on them never ran."""
+    running, wanted = configuration(128, 0.001, 8), configuration(16, 0.002, 2)
+    loop, _ = loop_with(wanted)
+    assert isinstance(turn(loop, 10.0, measurement(0.020, running=running)), Apply)
+    changed(loop, running)
+
+    decision = turn(loop, 20.0, measurement(0.045, running=wanted, end=20.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == running
+
+
 @pytest.mark.parametrize(
     ("before", "after", "back"), [(0, 1, False), (0, 5, True), (20, 21, False), (20, 40, True)]
 )

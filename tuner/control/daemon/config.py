@@ -28,7 +28,7 @@ from tuner.errors import InvalidInput, TunerError
 from tuner.files.schema import address_like
 from tuner.files.stored import Part, with_fields
 from tuner.files.yaml_file import shown
-from tuner.knobs import Grids, KnobSpace, parse_value
+from tuner.knobs import Configuration, Grids, KnobSpace, parse_value
 from tuner.objective import GOALS, Objective, Slo, parse_slo
 from tuner.profiler.indicator import PrometheusIndicator
 from tuner.setting import Load, Setting, Sli
@@ -314,14 +314,21 @@ class TargetConfig(Section):
         there = datetime.fromtimestamp(now, ZoneInfo(self.time_zone))
         return not self.maintenance or any(part.open(there) for part in self.maintenance)
 
-    def grids(self, space: KnobSpace) -> dict[str, tuple[float, ...]]:
+    def grids(self, space: KnobSpace, original: Configuration | None = None) -> dict[str, tuple[float, ...]]:
         """Return the grids that replace those of a server's knobs.
+
+        Args:
+            space: The server's knobs with its own grids.
+            original: A configuration whose values are to be among those of the server's own grids.
 
         Raises:
             InvalidInput: A knob has bounds that no value of its grid lies within, or bounds and is unknown.
         """
         own = {knob.name: knob.grid for knob in space.knobs}
         found: dict[str, tuple[float, ...]] = {}
+        for name, value in (original or {}).items():
+            if name in own and value not in own[name]:
+                found[name] = own[name] = tuple(sorted({*own[name], value}))
         for name, wanted in self.knobs.items():
             if isinstance(wanted, tuple):
                 found[name] = wanted

@@ -207,10 +207,18 @@ class Worker:
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
         c = self.config
-        if not any(isinstance(wanted, Bounds) for wanted in c.knobs.values()):
+        original = self._store.original(c.name, c.url)
+        if original is None and not any(isinstance(wanted, Bounds) for wanted in c.knobs.values()):
             return {name: wanted for name, wanted in c.knobs.items() if isinstance(wanted, tuple)}
         with closing(connect(c.url)) as backend:  # bounds select values of the server's own grids
-            return c.grids(backend.space)
+            grids, wider = c.grids(backend.space), c.grids(backend.space, original)
+        # The server's own grids contain what runs, which may be ours now: what ran at first stays in reach.
+        if wider != grids:
+            try:
+                connect(c.url, wider).close()
+            except InvalidInput:  # the model was deployed anew, and cannot run that any more
+                return grids
+        return wider
 
     def _driver(
         self, attachment: Attachment, agent: Agent, standing: Standing, objective: Objective

@@ -263,7 +263,11 @@ class ControlLoop:
     def _best_other(self, level: int, index: int) -> Configuration | None:
         """Return what to go back to: the best that keeps the SLO, if that is not what runs."""
         memory = self.memory
-        return self._decoded(memory.best_of(level, [c for c in memory.at(level).good if c != index]))
+        best = self._decoded(memory.best_of(level, [c for c in memory.at(level).good if c != index]))
+        change = memory.probation
+        if best is not None and change is not None and self.space.same(best, change.previous):
+            return change.previous  # the grids of the user need not contain what ran before the first change
+        return best
 
     def _has_order(self, running: Configuration) -> bool:
         """Whether an order of the operator decides what happens to a server that runs a configuration."""

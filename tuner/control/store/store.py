@@ -156,6 +156,12 @@ class Store(Database):
             )
         return Standing(row["id"], state)
 
+    def original(self, name: str, url: str) -> Configuration | None:
+        """Return the configuration that a target ran when it was first attached; None if it is new."""
+        query = "SELECT original FROM target WHERE name = ? AND url = ?"
+        row = self.row(query, name, without_credentials(url))
+        return None if row is None else self.configuration(row["original"])
+
     def configuration(self, text: str) -> Configuration:
         """Parse the configuration that a row holds as text.
 
