@@ -24,6 +24,7 @@ SPACE = tfserving_space(
         "batch_timeout": (0.0, 0.005),
         "max_enqueued_batches": (10.0, 100.0),
     },
+    {},
     versions=True,
     restart=False,
     limit=8192,
