@@ -96,7 +96,7 @@ def explain(segment: Segment, number: int) -> list[str]:
                 int(event["session"]), now, int(event["number"]), items=int(event["items"]), early=early
             )
         elif event["kind"] == FINISH:
-            commands = scheduler.finish(int(event["accelerator"]), now)
+            commands = scheduler.finish(int(event["accelerator"]), now, void=bool(event["items"]))
         else:
             commands = scheduler.wake(now)
         said += [f"{now:.4f} s: {_command_text(one)}" for one in commands if number in one.numbers]
