@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -163,13 +165,13 @@ class Journal:
             StorageError: It cannot be read, or is none.
         """
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 header = parse_json(arrays["header"].tobytes())
                 journal = cls()
                 journal.segments = [_segment(number, one, arrays) for number, one in enumerate(header)]
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise StorageError(f"{path}: is no event log of the dispatcher") from error
         return journal
 
