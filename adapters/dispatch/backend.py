@@ -94,8 +94,14 @@ class DispatchBackend:
         )
 
     def current(self) -> Configuration:
-        """Read what the dispatcher runs with."""
+        """Read what the dispatcher runs with.
+
+        Raises:
+            AdapterError: It cannot be asked, or has no longer all the knobs that it had.
+        """
         found = _knobs(self._client.state())
+        if gone := [name for name in self._space.names if name not in found]:
+            raise Unreachable(f"the dispatcher has no {', '.join(gone)} any more; was its file changed?")
         return Configuration({name: found[name] for name in self._space.names})
 
     def apply(self, configuration: Configuration) -> ApplyReport:

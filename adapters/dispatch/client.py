@@ -15,7 +15,7 @@ from tuner.adapters.connection.credentials import is_loopback, read_secret, refu
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, Unreachable
 from tuner.printable import one_line
 
-__all__ = ["DispatchClient", "DispatchTarget", "parse_target"]
+__all__ = ["LONGEST_CHANGE", "DispatchClient", "DispatchTarget", "parse_target"]
 
 FORM = "write dispatch://127.0.0.1:9102?token_file=/path/token"
 PORT = 9102

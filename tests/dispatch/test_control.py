@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.dispatch.clock import run as in_virtual_time
 from tests.dispatch.fakes import FakeServer, bench, request
 from tuner.dispatch.control import Control
 from tuner.dispatch.dispatcher import Dispatcher
@@ -25,7 +26,9 @@ async def ask(control: Control, text: str) -> tuple[int, bytes]:
     data = b""
     async with asyncio.timeout(60):
         while b"\r\n\r\n" not in data:
-            data += await reader.read(65536)
+            more = await reader.read(65536)
+            assert more, "the connection was cut off"
+            data += more
         head, _, body = data.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split()[0])
         while len(body) < length:
@@ -115,6 +118,22 @@ def test_another_policy_is_compiled_while_requests_are_answered(monkeypatch: pyt
         await dispatcher.close()
 
     asyncio.run(main())
+
+
+def test_a_change_may_take_as_long_as_its_client_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine compiles a policy for a minute."""
+
+    async def slow(*_: object) -> None:
+        await asyncio.sleep(55.0)
+
+    async def main() -> None:
+        control, dispatcher, _ = await controlled()
+        monkeypatch.setattr(asyncio, "to_thread", slow)
+        assert (await ask(control, post({"policy": 1})))[0] == 200
+        await control.stop()
+        await dispatcher.close()
+
+    in_virtual_time(main())
 
 
 @pytest.mark.parametrize(

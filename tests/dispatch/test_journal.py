@@ -60,10 +60,15 @@ def test_a_request_is_explained() -> None:
     assert "to accelerator 0, to start at" in said[1]
 
 
-def test_what_is_no_log(tmp_path: Path) -> None:
-    """It is refused with its name."""
+@pytest.mark.parametrize("damage", ["text", "empty", "cut", "changed"])
+def test_what_is_no_log(tmp_path: Path, damage: str) -> None:
+    """It is refused with its name, as is one that was damaged."""
     path = tmp_path / "log.npz"
-    path.write_text("no")
+    Journal().save(path)
+    whole = path.read_bytes()
+    middle = whole.index(b"header.npy") + 30  # of what is packed
+    changed = whole[:middle] + b"\xff" * 8 + whole[middle + 8 :]
+    path.write_bytes({"text": b"no", "empty": b"", "cut": whole[:-9], "changed": changed}[damage])
 
     with pytest.raises(StorageError, match=r"log\.npz: is no event log"):
         Journal.load(path)

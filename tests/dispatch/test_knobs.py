@@ -9,17 +9,37 @@ import pytest
 
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import bench, request
-from tuner.dispatch.knobs import current, set_knobs
+from tuner.dispatch.knobs import POLICIES, current, set_knobs
 from tuner.dispatch.request import Reply
+from tuner.scheduling.batching.symphony import SymphonyOptions
 
 
-def test_limits_that_are_not_named_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are the server's remain so, even if it was not up when another knob was set."""
+@pytest.fixture(autouse=True)
+def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Virtual time waits for no thread."""
 
     async def at_once(function: Callable[..., None], *arguments: object) -> None:
         function(*arguments)
 
-    monkeypatch.setattr(asyncio, "to_thread", at_once)  # virtual time waits for no thread
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager", "timeout", "kairos"])
+def test_symphony_has_the_dispatcher_s_own_deferral(policy: str) -> None:
+    """Whether the file names it or a knob does."""
+
+    async def main() -> None:
+        async with bench(servers=1, policy=policy) as dispatcher:
+            assert current(dispatcher.pools)["deferral"] == 0.1
+            if policy in POLICIES:
+                await set_knobs(dispatcher.pools, {"policy": 0})
+                assert dispatcher.pools[0].rules.chosen == SymphonyOptions(deferral=0.1)
+
+    run(main())
+
+
+def test_limits_that_are_not_named_stay_as_they_are() -> None:
+    """Those that are the server's remain so, even if it was not up when another knob was set."""
 
     async def main() -> None:
         found = bench({"slo_ms": 500.0}, servers=1, policy="eager")

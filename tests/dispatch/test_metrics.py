@@ -54,6 +54,38 @@ def test_while_all_backends_are_away_the_number_stays() -> None:
     run(main())
 
 
+def test_a_pool_that_has_grown_asks_for_no_more() -> None:
+    """What two backends refused says nothing about four, which are enough."""
+
+    async def main() -> None:
+        found = bench({"max_batch": 1}, servers=4)
+        loop = asyncio.get_running_loop()
+        found.counts = metrics = Metrics(loop.time)  # type: ignore[assignment]
+        for server in found.servers.values():
+            server.alpha, server.beta = 0.0, 30 * MS  # each bears 33 requests/s
+        found.servers["c:1"].alive = found.servers["d:1"].alive = False
+        async with found as dispatcher:
+
+            async def advised() -> tuple[int, int]:
+                """Send 100 requests in a second; return how many instances there are and should be."""
+                calls = []
+                for _ in range(100):
+                    calls.append(asyncio.ensure_future(dispatcher.infer(request())))
+                    await asyncio.sleep(0.01)
+                await asyncio.gather(*calls, return_exceptions=True)
+                advice = metrics.scaling(dispatcher.pools)["m"]
+                return advice.accelerators, advice.desired
+
+            before = [await advised() for _ in range(16)]
+            found.servers["c:1"].alive = found.servers["d:1"].alive = True
+            after = [await advised() for _ in range(17)]
+        assert before[-1] == (2, 4)
+        assert {there for there, _ in after[1:]} == {4}
+        assert {desired for _, desired in after} == {4}
+
+    run(main())
+
+
 def test_late_answers_are_bad() -> None:
     """Frontends with grants hear them; as many as are late ask for more accelerators."""
 

@@ -13,6 +13,7 @@ from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
+from tuner.scheduling.distribution.predictor import predict
 from tuner.scheduling.log import ARRIVE
 
 
@@ -195,6 +196,30 @@ def test_entries_without_a_request_end_in_their_turn() -> None:
             await asyncio.gather(*calls)
         seconds = [seconds for *_, seconds in found.counts.executed_batches]
         assert seconds == [pytest.approx((6 + 4) * MS, abs=0.2 * MS)] * 20
+
+    run(main())
+
+
+@pytest.mark.parametrize("network", [None, {"control_ms": 0.0, "response_ms": 0.0}])
+def test_what_was_not_executed_teaches_nothing(network: dict[str, float] | None) -> None:
+    """Requests that expire before they are sent end at once; Kairos learns from the others."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 50.0}, servers=1, policy="kairos", network=network)
+        async with found as dispatcher:
+            for rate, count in ((40, 20), (400, 100)):
+                calls = []
+                for _ in range(count):
+                    calls.append(asyncio.ensure_future(dispatcher.infer(request(items=16))))
+                    await asyncio.sleep(1 / rate)
+                answers = await asyncio.gather(*calls, return_exceptions=True)
+            assert sum(isinstance(one, Refused) for one in answers) > 50
+            scheduler = dispatcher.pools[0].scheduler
+            assert scheduler is not None
+            predictor = scheduler.policy.predictor
+            believed = predict(predictor, 0, predictor.lines.shape[1] - 1, 16)
+            assert believed == pytest.approx((16 + 4) * MS, rel=0.1)
+        assert [one.replay() for one in found.journal.segments] == [None] * len(found.journal.segments)
 
     run(main())
 

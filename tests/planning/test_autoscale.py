@@ -92,6 +92,23 @@ def test_a_watch_forgets() -> None:
     assert watch.advise(["a"], 120.0, 3).desired == 1
 
 
+def test_what_fewer_accelerators_did_is_forgotten() -> None:
+    """Two were too few, and four may be enough; when one of them goes, what they did still counts."""
+    watch = ScalingWatch(seconds=30.0)
+
+    def advised(seconds: range, accelerators: int, *, bad: bool) -> int:
+        for second in seconds:
+            watch.answered("a", second, bad=bad)
+            watch.executed("a", second, 0.9 * accelerators)
+        return watch.advise(["a"], seconds.stop, accelerators).desired
+
+    assert advised(range(40), 2, bad=True) > 4
+    assert advised(range(40, 41), 4, bad=False) == 4
+    assert advised(range(41, 71), 4, bad=False) == 4
+    assert advised(range(71, 81), 4, bad=True) > 4
+    assert advised(range(81, 82), 3, bad=True) > 3
+
+
 def test_a_watch_changes_nothing_until_it_has_seen_enough() -> None:
     """The first request may be late for many reasons."""
     watch = ScalingWatch()

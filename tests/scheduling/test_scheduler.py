@@ -46,6 +46,34 @@ def test_requests_are_counted_if_the_driver_has_no_names() -> None:
     assert [command.numbers for command in commands] == [(0,), (1,)]
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "learned"),
+    [
+        ("kairos", {}, "predictor"),
+        ("clkwrk", {"learn": True}, "predictor"),
+        ("clipper", {"sizing": "aimd"}, "learned"),
+        ("clipper", {"sizing": "throughput"}, "learned"),
+        ("clockwork", {"estimate": "measured"}, "measured"),
+    ],
+)
+@pytest.mark.parametrize("void", [False, True])
+def test_a_batch_that_was_not_executed_teaches_nothing(
+    name: str, options: dict[str, Any], learned: str, void: bool
+) -> None:
+    """Its accelerator is free again, and that is all; a replay learns no more."""
+    given, log = options_of(name)(**options), EventLog()
+    scheduler = Scheduler(build_policy(name, SPEC, given), log)
+    before = str(getattr(scheduler.policy, learned))
+
+    assert [type(one) for one in scheduler.arrive(0, 0.0) + scheduler.wake(0.0)] == [Dispatch]
+    scheduler.finish(0, 1 * MS, void=void)
+    again = build_policy(name, SPEC, given)
+    assert replay(log, again) is None
+    for policy in (scheduler.policy, again):
+        assert (str(getattr(policy, learned)) == before) == void
+    assert [type(one) for one in scheduler.arrive(0, 2 * MS) + scheduler.wake(2 * MS)] == [Dispatch]
+
+
 def test_refusals_are_commands() -> None:
     """What waits behind an accelerator that does not answer is dropped."""
     scheduler = Scheduler(build(SPEC, SymphonyOptions(deferral=0)))

@@ -97,7 +97,10 @@ async def _dispatched(
     process = DispatchProcess(config, lambda sentence: console.print(f"      {plain(sentence)}"))
     started = asyncio.Event()
     serving = asyncio.ensure_future(process.serve(started.set))
+    serving.add_done_callback(lambda _: started.set())
     await started.wait()
+    if serving.done():
+        await serving  # it could not start, and says why
     assert process.fronts.grpc_address is not None
     found = await _load([f"127.0.0.1:{process.fronts.grpc_address[1]}"], seed, rate)
     process.stop()

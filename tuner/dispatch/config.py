@@ -226,11 +226,11 @@ class DispatchConfig(StrictPart):
                 data=network.data_ms_per_request / 1e3,
                 response=network.response_ms / 1e3,
             )
-        given = {**DEFAULTS.get(self.policy, {}), **self.options}
-        options = make_options(self.policy, given)
+        # Also those of policies that a knob may choose later.
+        given = {**DEFAULTS, self.policy: {**DEFAULTS.get(self.policy, {}), **self.options}}
         return Rules(
             policy=self.policy,
-            options={self.policy: options},
+            options={name: make_options(name, options) for name, options in given.items()},
             delays=delays,
             grants=self.mode == "grants",
         )

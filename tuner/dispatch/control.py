@@ -23,11 +23,13 @@ from typing import Any, NamedTuple, Self
 
 from tuner import __version__
 from tuner.adapters.connection.credentials import is_loopback
+from tuner.adapters.dispatch.client import LONGEST_CHANGE
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.knobs import POLICIES, current, set_knobs
 from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.totals import BOUNDS
 from tuner.errors import InvalidInput, StorageError
+from tuner.web.connection import Connection
 from tuner.web.listener import Listener
 from tuner.web.metrics import PROMETHEUS
 from tuner.web.token import same_token
@@ -39,6 +41,12 @@ LONGEST_BODY = 16_384
 CHANGES = ("/v1/knobs", "/v1/reload")
 Reload = Callable[[], Awaitable[None]]
 JSON = b"application/json"
+
+
+class _ControlConnection(Connection):
+    """Lets a change take as long as its client waits for it."""
+
+    longest_exchange = LONGEST_CHANGE
 
 
 class _Answer(NamedTuple):
@@ -78,7 +86,7 @@ class Control:
         Raises:
             InvalidInput: It cannot be used.
         """
-        self._listener = await Listener.start(self, address, "listen.control")
+        self._listener = await Listener.start(self, address, "listen.control", connection=_ControlConnection)
         return self
 
     @property

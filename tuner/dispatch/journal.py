@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -96,7 +98,7 @@ def explain(segment: Segment, number: int) -> list[str]:
                 int(event["session"]), now, int(event["number"]), items=int(event["items"]), early=early
             )
         elif event["kind"] == FINISH:
-            commands = scheduler.finish(int(event["accelerator"]), now)
+            commands = scheduler.finish(int(event["accelerator"]), now, void=bool(event["items"]))
         else:
             commands = scheduler.wake(now)
         said += [f"{now:.4f} s: {_command_text(one)}" for one in commands if number in one.numbers]
@@ -163,13 +165,13 @@ class Journal:
             StorageError: It cannot be read, or is none.
         """
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 header = parse_json(arrays["header"].tobytes())
                 journal = cls()
                 journal.segments = [_segment(number, one, arrays) for number, one in enumerate(header)]
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise StorageError(f"{path}: is no event log of the dispatcher") from error
         return journal
 

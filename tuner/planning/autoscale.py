@@ -167,7 +167,8 @@ class RecentWindows:
 class ScalingWatch:
     """Counts what happens to the requests of sessions, and advises from the last seconds.
 
-    Report every answer and every batch when it ends; ask whenever advice is wanted.
+    Report every answer and every batch when it ends; ask whenever advice is wanted. Sessions that have more
+    accelerators than when somebody last asked begin anew: of these, what the fewer could not do says nothing.
 
     Args:
         rule: When to ask for how much.
@@ -180,6 +181,7 @@ class ScalingWatch:
         self._now: dict[str, ScalingWindow] = {}  # sums of each session since the beginning
         self._begun: dict[str, float] = {}  # s, when sessions that were forgotten began anew
         self._past: deque[tuple[float, dict[str, ScalingWindow]]] = deque()
+        self._had: dict[str, int] = {}  # accelerators of each session when somebody last asked
 
     def answered(self, session: str, now: float, *, bad: bool) -> None:
         """A request was answered; it is bad if it was late or dropped."""
@@ -193,6 +195,9 @@ class ScalingWatch:
         """Return the advice for sessions that share accelerators; no change until enough was seen."""
         self._remember(now)
         names, (begin, past) = list(sessions), self._past[0]
+        if any(accelerators > self._had.get(name, accelerators) for name in names):
+            self.forget(names, now)
+        self._had.update(dict.fromkeys(names, accelerators))
         nothing = ScalingWindow(seconds=0.0)
         pairs = [(self._now.get(name, nothing), past.get(name, nothing)) for name in names]
         seen = ScalingWindow(

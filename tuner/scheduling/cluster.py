@@ -145,7 +145,7 @@ def build_cluster(
         accelerators[place].free_at, accelerators[place].outstanding = ends, 1
     board = records(1, BOARD)
     delays = spec.delays
-    board[0] = (0.0, NEVER, 0, 1, 0.0, delays.control, delays.data, delays.response)
+    board[0] = (0.0, NEVER, 0, 1, 0.0, 0, delays.control, delays.data, delays.response)
     queue = records(len(pairs), QUEUE)
     queue["session"], queue["accelerator"] = zip(*pairs, strict=True)
     return Cluster(

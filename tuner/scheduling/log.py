@@ -35,7 +35,7 @@ ENTRY = np.dtype(
         ("session", "i8"),  # of ARRIVE and commands
         ("source", "i8"),  # of ARRIVE
         ("number", "i8"),  # of ARRIVE: the request's name; of commands: the name of the oldest request
-        ("items", "i8"),  # of ARRIVE: how large it is; of SEND: the size of the batch
+        ("items", "i8"),  # of ARRIVE: how large it is; of SEND: the batch's size; of FINISH: 1 if it is void
         ("accelerator", "i8"),  # of FINISH and SEND
         ("queue", "i8"),  # of commands
         ("first", "i8"),  # of commands: position in the queue's ring
@@ -103,7 +103,7 @@ class EventLog:
             which: The session of ARRIVE, the accelerator of FINISH.
             source: Of ARRIVE, the frontend.
             number: Of ARRIVE, the request's name.
-            items: Of ARRIVE, the size of the request.
+            items: Of ARRIVE, the size of the request; of FINISH, 1 if the batch was not executed.
             early: Of ARRIVE, how much nearer its deadline is than its session's SLO, s.
         """
         commands = np.asarray(cluster.commands[: cluster.board[0].commands])
@@ -193,6 +193,7 @@ def _send(policy: Any, event: Any) -> Any:
             policy[0].board[0].early = np.nan_to_num(event["start"])  # NaN: its session's SLO is its deadline
             status = arrive(policy, int(event["session"]), int(event["source"]), int(event["number"]), now)
         elif event["kind"] == FINISH:
+            policy[0].board[0].void = event["items"]
             status = finish(policy, int(event["accelerator"]), now)
         else:
             status = wake(policy, now)

@@ -16,7 +16,8 @@ Rules
 * ``board.wake_at`` is when the policy wants ``wake`` if nothing happens before; ``wake`` must move it.
   A policy that ran out of room for commands sets it to now, and goes on then.
 * An accelerator executes the batches sent to it one after the other, in the order they were sent; each
-  ``finish`` reports the oldest of them.
+  ``finish`` reports the oldest of them. How long one took that was not executed, because nobody waited for it
+  any more or the server failed, teaches nothing: the driver writes 1 to ``board.void`` before its ``finish``.
 * A request may have a size. The driver writes it to ``board.items`` before ``arrive``; it stays until it is
   overwritten, and is 1 at first. ``push`` keeps it with the request. The policies of
   `scheduling.distribution` use it, the others form batches of requests of one size.

@@ -67,6 +67,7 @@ class Scheduler:
         self._items = policy[0].board["items"].view(np.ndarray)  # (1,)
         self._early = policy[0].board["early"].view(np.ndarray)  # (1,) s
         self._last_items, self._last_early = self._items.item(), self._early.item()
+        self._void = policy[0].board["void"].view(np.ndarray)  # (1,)
         # Looking into a record array costs far more than into a plain view of the same memory.
         self._given = policy[0].commands.view(np.ndarray)  # (C,) COMMAND
         self._rings = policy[0].waiting["number"].view(np.ndarray)  # the numbers that wait, by queue
@@ -119,16 +120,22 @@ class Scheduler:
             self._log.note(self._policy[0], ARRIVE, session, source, number, items, early)
         return self._commands(count) if count else []
 
-    def finish(self, accelerator: int, now: float) -> list[Command]:
+    def finish(self, accelerator: int, now: float, *, void: bool = False) -> list[Command]:
         """The oldest batch outstanding on an accelerator has ended.
+
+        Args:
+            accelerator: Its number.
+            now: s.
+            void: Whether the batch was not executed: how long it took teaches nothing.
 
         Raises:
             ValueError: The time is not finite.
         """
         _check_time(now)
+        self._void[0] = void
         count = self._calls.finish(accelerator, now)
         if self._log is not None:
-            self._log.note(self._policy[0], FINISH, accelerator)
+            self._log.note(self._policy[0], FINISH, accelerator, items=int(void))
         return self._commands(count) if count else []
 
     def wake(self, now: float) -> list[Command]:

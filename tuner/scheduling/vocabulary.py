@@ -48,6 +48,7 @@ BOARD = np.dtype(
             "early",
             "f8",
         ),  # s by which the deadline of the next to arrive is before its session's SLO; 0 at first
+        ("void", "i8"),  # 1: the batch that ends now was not executed; 0 unless the driver says otherwise
         ("d_control", "f8"),  # s from the scheduler's decision to the accelerator, allowed for
         ("d_data", "f8"),  # s per request of a batch to send it there, allowed for
         ("d_response", "f8"),  # s from the end of the execution to the client, allowed for

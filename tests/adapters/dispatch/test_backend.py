@@ -95,6 +95,17 @@ def test_advice_of_an_unknown_form(target: str, monkeypatch: pytest.MonkeyPatch,
         backend.scaling()
 
 
+def test_knobs_that_a_reload_took_away(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another policy's file has no knob for it, and a session that is gone has no limit."""
+    backend = DispatchBackend(target, {"m.max_batch": (2.0, 4.0)})
+    state = backend._client.state()
+    knobs = {name: value for name, value in state["knobs"].items() if name not in {"policy", "m.max_batch"}}
+    monkeypatch.setattr(DispatchClient, "state", lambda _: {**state, "knobs": knobs})
+
+    with pytest.raises(Unreachable, match=r"has no policy, m\.max_batch any more"):
+        backend.current()
+
+
 def test_without_the_token(target: str) -> None:
     """It observes, and changes nothing."""
     backend = DispatchBackend(target.partition("?")[0])

@@ -42,6 +42,8 @@ class Batch:
     stream: Stream
     requests: Sequence[Pending]
     items: int = field(init=False)
+    executed: bool = False
+    """Whether its server has answered it, as one."""
 
     def __post_init__(self) -> None:
         self.items = sum(one.items for one in self.requests)
@@ -62,11 +64,12 @@ class Lanes:
     Args:
         send: Sends a batch.
         ended: Is called with the place of a lane of the present generation when a batch of the scheduler has
-            ended there, or all that was on the way when the generation began.
+            ended there, or all that was on the way when the generation began; and with whether it was
+            executed.
         accelerators: Of all servers.
     """
 
-    def __init__(self, send: Send, ended: Callable[[int], None], accelerators: Accelerators) -> None:
+    def __init__(self, send: Send, ended: Callable[[int, bool], None], accelerators: Accelerators) -> None:
         self._send = send
         self._ended = ended
         self._accelerators = accelerators
@@ -107,7 +110,7 @@ class Lanes:
         def ended(task: asyncio.Task[None]) -> None:
             left.discard(task)
             if not left and generation == self._generation:
-                self._ended(place)
+                self._ended(place, True)
 
         for task in list(left):
             task.add_done_callback(ended)
@@ -127,7 +130,7 @@ class Lanes:
         task.add_done_callback(self._tasks.discard)
 
     async def _execute(
-        self, batches: Iterable[Batch], others: Collection[asyncio.Task[None]], ended: Callable[[], None]
+        self, batches: Sequence[Batch], others: Collection[asyncio.Task[None]], ended: Callable[[bool], None]
     ) -> None:
         """Send batches one after the other, when the others have ended, and give the lane back."""
         try:
@@ -141,12 +144,12 @@ class Lanes:
                     for one in batch.requests:
                         one.refuse(Status.INTERNAL, FAILED)
         finally:
-            ended()
+            ended(bool(batches) and all(batch.executed for batch in batches))
 
-    def _give_back(self, lane: Lane, place: int, generation: int) -> None:
+    def _give_back(self, lane: Lane, place: int, generation: int, executed: bool) -> None:
         lane.accelerator.free = asyncio.get_running_loop().time()
         if generation == self._generation:
-            self._ended(place)
+            self._ended(place, executed)
 
 
 def _parts(requests: Sequence[Pending], largest: int) -> list[list[Pending]]:

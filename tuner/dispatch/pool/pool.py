@@ -383,10 +383,10 @@ class Pool:
             queue.items -= one.items
         self._lanes.launch(command.accelerator, stream, requests, self._origin + command.finish)
 
-    def _lane_free(self, place: int) -> None:
+    def _lane_free(self, place: int, executed: bool) -> None:
         """Tell the scheduler that a lane has ended a batch, or all it had when the scheduler began."""
         if self.scheduler is not None:
-            self._carry_out(self.scheduler.finish(place, self._now()))
+            self._carry_out(self.scheduler.finish(place, self._now(), void=not executed))
 
     def _withdraw(self, pending: Pending) -> None:
         """Do not count a request any more that was answered, refused or withdrawn while it waited."""

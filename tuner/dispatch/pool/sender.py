@@ -63,6 +63,7 @@ class Sender(ABC):
 
     def _learn(self, batch: Batch, requests: Sequence[Pending], seconds: float) -> None:
         """Learn that a batch's server worked on these requests for so long, s; that has just ended."""
+        batch.executed = True
         now, server = asyncio.get_running_loop().time(), batch.lane.server
         items = sum([one.items for one in requests])
         self._beliefs.profile(server, batch.stream).observe(items, seconds, now)

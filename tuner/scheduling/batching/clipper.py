@@ -306,10 +306,10 @@ def _limit(policy: Clipper, session: int, accelerator: int, remaining: float) ->
 
 @njit_flat
 def _learn(policy: Clipper, accelerator: int, now: float) -> None:
-    """Take in how long the batch of an accelerator took, if it is known which one it is."""
+    """Take in how long the batch of an accelerator took, if it was executed and is known."""
     cluster, rule, batch = policy.cluster, policy.rule[0], policy.running[accelerator]
     session, kind = batch.session, cluster.accelerators[accelerator].kind
-    if session < 0:
+    if session < 0 or cluster.board[0].void:
         return
     took = now - batch.sent
     known = policy.learned[session, kind]

@@ -193,7 +193,7 @@ def finish(policy: Clockwork, accelerator: int, now: float) -> int:
     begin(cluster, now)
     cluster.accelerators[accelerator].outstanding -= 1
     batch = policy.outstanding[accelerator, line.head & (policy.outstanding.shape[1] - 1)]
-    if policy.rule[0].measured and batch.session >= 0:
+    if policy.rule[0].measured and batch.session >= 0 and not cluster.board[0].void:
         kind = cluster.accelerators[accelerator].kind
         _learn(policy, kind, batch.session, batch.size_index, now - max(batch.start, line.ended))
     line.head += 1
