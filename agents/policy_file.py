@@ -30,6 +30,7 @@ __all__ = [
     "StoredArrays",
     "check_knobs",
     "check_objective",
+    "grids_of",
     "read_manifest",
     "read_policy",
     "write_policy",
@@ -272,6 +273,15 @@ def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:
     if list(stored) != list(space.names):
         order = ", ".join(stored)
         raise InvalidInput("knobs", f"their order differs from the policy in {folder}", f"order them {order}")
+
+
+def grids_of(folder: Path) -> dict[str, tuple[float, ...]]:
+    """Return the grids that a policy was learned with: a server's own contain what it runs, which changes.
+
+    Raises:
+        StorageError: There is no policy, or it is damaged.
+    """
+    return {knob.name: tuple(knob.grid) for knob in read_manifest(folder).knobs}
 
 
 def check_objective(folder: Path, manifest: Manifest, objective: object) -> None:

@@ -107,6 +107,7 @@ def test_what_fewer_accelerators_did_is_forgotten() -> None:
     assert advised(range(41, 71), 4, bad=False) == 4
     assert advised(range(71, 81), 4, bad=True) > 4
     assert advised(range(81, 82), 3, bad=True) > 3
+    assert advised(range(82, 83), 4, bad=True) > 4  # it came back: that is no growth
 
 
 def test_a_watch_changes_nothing_until_it_has_seen_enough() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,6 +52,10 @@ def recommend(
 
     check_indicator(setting)
     check_file(out, "--json")
+    if policy is not None:
+        from tuner.agents.policy_file import grids_of
+
+        setting = replace(setting, grids={**grids_of(policy), **setting.grids})
     with attach_for(setting, target) as attachment:
         objective = setting.objective_on(attachment.host.cores)
         require_resource(attachment, objective.goal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,6 +83,10 @@ def run(
         return RRL(space, objective=objective, seed=seed, synchronous=at_once)
 
     check_indicator(setting)
+    if course.policy is not None:
+        from tuner.agents.policy_file import grids_of
+
+        setting = replace(setting, grids={**grids_of(course.policy), **setting.grids})
     if course.save_policy is not None:
         make_folder(course.save_policy, "--save-policy")  # at the end what was learned would be lost
     with attach_for(setting, target, seed=seed) as attachment:

@@ -168,7 +168,8 @@ class ScalingWatch:
     """Counts what happens to the requests of sessions, and advises from the last seconds.
 
     Report every answer and every batch when it ends; ask whenever advice is wanted. Sessions that have more
-    accelerators than when somebody last asked begin anew: of these, what the fewer could not do says nothing.
+    accelerators than lately begin anew: of these, what the fewer could not do says nothing. One that goes and
+    comes back under an overload makes no more of them.
 
     Args:
         rule: When to ask for how much.
@@ -181,7 +182,7 @@ class ScalingWatch:
         self._now: dict[str, ScalingWindow] = {}  # sums of each session since the beginning
         self._begun: dict[str, float] = {}  # s, when sessions that were forgotten began anew
         self._past: deque[tuple[float, dict[str, ScalingWindow]]] = deque()
-        self._had: dict[str, int] = {}  # accelerators of each session when somebody last asked
+        self._had: dict[str, tuple[int, float]] = {}  # most accelerators of each session lately, and when, s
 
     def answered(self, session: str, now: float, *, bad: bool) -> None:
         """A request was answered; it is bad if it was late or dropped."""
@@ -195,9 +196,12 @@ class ScalingWatch:
         """Return the advice for sessions that share accelerators; no change until enough was seen."""
         self._remember(now)
         names, (begin, past) = list(sessions), self._past[0]
-        if any(accelerators > self._had.get(name, accelerators) for name in names):
+        had = {name: self._had.get(name, (accelerators, now)) for name in names}
+        if any(accelerators > most for most, _ in had.values()):
             self.forget(names, now)
-        self._had.update(dict.fromkeys(names, accelerators))
+        for name, (most, when) in had.items():
+            if accelerators >= most or now - when > self._seconds:
+                self._had[name] = (accelerators, now)
         nothing = ScalingWindow(seconds=0.0)
         pairs = [(self._now.get(name, nothing), past.get(name, nothing)) for name in names]
         seen = ScalingWindow(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from tests.builders import SPACE, configuration
+from tests.builders import SPACE
+from tuner.agents.rrl import RRL
 from tuner.control.daemon.config import DaemonConfig, GuardSection
 from tuner.control.decide.limits import GuardLimits
 from tuner.errors import InvalidInput
 from tuner.files.yaml_file import load_yaml
+from tuner.knobs import KnobSpace
 from tuner.profiler.indicator import make_indicator
 
 TARGET = "targets:\n  - name: a\n    url: sim://mlp\n    slo: p95=30ms\n"
@@ -70,19 +73,31 @@ def test_bounds_take_the_values_of_the_server_between_them(load: Load) -> None:
     assert grids == {"max_batch_size": (2, 4, 8), "max_queue_delay": (0.0, 0.005), "instances": (2.0,)}
 
 
-def test_what_ran_at_first_joins_the_grids_of_the_server(load: Load) -> None:
+def test_the_values_of_an_earlier_life_join_the_grids_of_the_server(load: Load) -> None:
     """Within the bounds, if there are any, but no list of the file's own."""
-    original = configuration(32, 0.005, 4)
+    before = {"max_batch_size": [1.0, 32.0], "max_queue_delay": [0.005], "instances": [4.0]}
     config = load(TARGET + "    knobs: {max_batch_size: {least: 8, most: 24}, instances: [1, 2]}\n")
 
-    grids = config.targets[0].grids(SPACE, original)
+    grids = config.targets[0].grids(SPACE, before)
 
     assert grids == {
         "max_batch_size": (8, 16),
         "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
         "instances": (1.0, 2.0),
     }
-    assert config.targets[0].grids(SPACE, configuration(16))["max_batch_size"] == (8, 16)
+    assert config.targets[0].grids(SPACE, {"max_batch_size": [16.0]})["max_batch_size"] == (8, 16)
+
+
+def test_a_policy_brings_its_grids(load: Load, tmp_path: Path) -> None:
+    """The server's own contain what it happens to run, and are others when it runs something else."""
+    space = KnobSpace([replace(SPACE.knobs[0], grid=(1, 2, 64)), *SPACE.knobs[1:]])
+    RRL(space, synchronous=True).save(tmp_path / "policy")
+    config = load(TARGET + f"    policy: {tmp_path / 'policy'}\n    knobs: {{instances: [1, 2]}}\n")
+
+    grids = config.targets[0].grids(SPACE, {"max_batch_size": [6.0]})
+
+    assert grids["max_batch_size"] == (1, 2, 64)
+    assert grids["instances"] == (1, 2)
 
 
 def test_the_latency_may_come_from_elsewhere(load: Load, tmp_path: Path) -> None:

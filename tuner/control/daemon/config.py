@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from datetime import time as clock_time
 from functools import partial
@@ -28,7 +28,7 @@ from tuner.errors import InvalidInput, TunerError
 from tuner.files.schema import address_like
 from tuner.files.stored import Part, with_fields
 from tuner.files.yaml_file import shown
-from tuner.knobs import Configuration, Grids, KnobSpace, parse_value
+from tuner.knobs import Grids, KnobSpace, parse_value
 from tuner.objective import GOALS, Objective, Slo, parse_slo
 from tuner.profiler.indicator import PrometheusIndicator
 from tuner.setting import Load, Setting, Sli
@@ -314,21 +314,30 @@ class TargetConfig(Section):
         there = datetime.fromtimestamp(now, ZoneInfo(self.time_zone))
         return not self.maintenance or any(part.open(there) for part in self.maintenance)
 
-    def grids(self, space: KnobSpace, original: Configuration | None = None) -> dict[str, tuple[float, ...]]:
-        """Return the grids that replace those of a server's knobs.
+    def grids(
+        self, space: KnobSpace, before: Mapping[str, Sequence[float]] | None = None
+    ) -> dict[str, tuple[float, ...]]:
+        """Return the grids that replace those of a server's knobs: the policy's, if there is one.
 
         Args:
             space: The server's knobs with its own grids.
-            original: A configuration whose values are to be among those of the server's own grids.
+            before: Values of knobs in an earlier life, to be among those of the server's own grids.
 
         Raises:
             InvalidInput: A knob has bounds that no value of its grid lies within, or bounds and is unknown.
+            StorageError: There is no policy, or it is damaged.
         """
         own = {knob.name: knob.grid for knob in space.knobs}
         found: dict[str, tuple[float, ...]] = {}
-        for name, value in (original or {}).items():
-            if name in own and value not in own[name]:
-                found[name] = own[name] = tuple(sorted({*own[name], value}))
+        if self.policy is not None:
+            from tuner.agents.policy_file import grids_of
+
+            found.update(grids_of(self.policy))
+        else:
+            for name, grid in (before or {}).items():
+                if name in own and not {*grid} <= {*own[name]}:
+                    found[name] = tuple(sorted({*own[name], *grid}))
+        own.update(found)
         for name, wanted in self.knobs.items():
             if isinstance(wanted, tuple):
                 found[name] = wanted

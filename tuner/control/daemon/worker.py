@@ -47,6 +47,7 @@ from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
 from tuner.printable import one_line
 from tuner.profiler.attachment import Attachment, Simulated
+from tuner.profiler.load.in_flight import IN_FLIGHT
 
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
@@ -207,17 +208,17 @@ class Worker:
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
         c = self.config
-        original = self._store.original(c.name, c.url)
-        if original is None and not any(isinstance(wanted, Bounds) for wanted in c.knobs.values()):
+        before = self._store.grids(c.name, c.url)
+        bounded = any(isinstance(wanted, Bounds) for wanted in c.knobs.values())
+        if not before and not bounded and c.policy is None:
             return {name: wanted for name, wanted in c.knobs.items() if isinstance(wanted, tuple)}
         with closing(connect(c.url)) as backend:  # bounds select values of the server's own grids
-            grids, wider = c.grids(backend.space), c.grids(backend.space, original)
-        # The server's own grids contain what runs, which may be ours now: what ran at first stays in reach.
-        if wider != grids:
+            wider = c.grids(backend.space, before)
+            # The server's own grids contain what runs, perhaps ours: what ran at first stays in reach.
             try:
-                connect(c.url, wider).close()
+                connect(c.url, {name: grid for name, grid in wider.items() if name != IN_FLIGHT}).close()
             except InvalidInput:  # the model was deployed anew, and cannot run that any more
-                return grids
+                return c.grids(backend.space)
         return wider
 
     def _driver(

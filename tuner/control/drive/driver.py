@@ -386,7 +386,7 @@ class Driver:
                 return ended
             asked = True
             with uninterrupted():
-                report = self.backend.apply(decision.configuration)
+                report = self._set(decision.configuration, back=back)
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.observe(on.Failed(decision))
             return Outcome("failed", str(error))
@@ -404,6 +404,16 @@ class Driver:
         cost = report.cost if report.changed else ApplyCost.FREE
         self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
         return Outcome("applied", report=report)
+
+    def _set(self, wanted: Configuration, *, back: bool) -> ApplyReport:
+        """Have the server run a configuration; what it ran before may be nothing that it can be set to."""
+        try:
+            return self.backend.apply(wanted)
+        except InvalidInput:
+            near = self.loop.space.nearest(wanted)
+            if not back or near == wanted:
+                raise
+            return self.backend.apply(near)
 
     def _write_interrupted(self, record: WindowRecord, why: str) -> None:
         """Write down that a change was interrupted, such as by a stop in the middle of a trial.

@@ -156,11 +156,11 @@ class Store(Database):
             )
         return Standing(row["id"], state)
 
-    def original(self, name: str, url: str) -> Configuration | None:
-        """Return the configuration that a target ran when it was first attached; None if it is new."""
-        query = "SELECT original FROM target WHERE name = ? AND url = ?"
+    def grids(self, name: str, url: str) -> dict[str, list[float]]:
+        """Return the grids that the knobs of a target had when it was last attached; none if it is new."""
+        query = "SELECT knobs FROM target WHERE name = ? AND url = ?"
         row = self.row(query, name, without_credentials(url))
-        return None if row is None else self.configuration(row["original"])
+        return {} if row is None else {knob.name: knob.grid for knob in self.knobs(row["knobs"])}
 
     def configuration(self, text: str) -> Configuration:
         """Parse the configuration that a row holds as text.
