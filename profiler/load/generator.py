@@ -44,7 +44,6 @@ class LoadGenerator:
         timeout: A request without an answer this long after its intended send time is lost, s. It is not
             cancelled, and a later answer does not count.
         grace: How long `sample` waits for outstanding answers, s.
-        channels: HTTP/2 connections to spread the requests over.
         patience: How long to wait for the server at the start, s.
         present: Returns how clients reach the model now, where that changes because replicas come and go.
             Each `sample` asks it; from then on requests go there.
@@ -63,12 +62,11 @@ class LoadGenerator:
         seed: int = 0,
         timeout: float = 10.0,
         grace: float = 1.0,
-        channels: int = 1,
         patience: float = 10.0,
         present: Callable[[], Endpoint] | None = None,
     ) -> None:
-        if not timeout > 0 or channels < 1:
-            raise InvalidInput("load generator", f"{timeout=} and {channels=} must be positive")
+        if not timeout > 0:
+            raise InvalidInput("load generator", f"{timeout=} must be positive")
         self._in_flight = 0
         self._arrival = parse_arrival(arrival) if isinstance(arrival, str) else arrival
         self.grace = grace
@@ -81,7 +79,6 @@ class LoadGenerator:
             shapes=shapes or {},
             seed=seed,
             timeout=timeout,
-            channels=channels,
             patience=patience,
         )
         self._log = LoadLog()

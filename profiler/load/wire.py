@@ -69,8 +69,6 @@ class Setup:
     seed: int
     timeout: float
     """When a request counts as lost, s after its intended send time."""
-    channels: int
-    """HTTP/2 connections to spread the requests over."""
     patience: float
     """How long to wait for the server at the start, s."""
 

@@ -253,7 +253,7 @@ async def _serve(output: int) -> None:
             grpc.aio.insecure_channel(address, options=[*OPTIONS, *direct(host_of(address))])
             if credentials is None
             else grpc.aio.secure_channel(address, credentials, options=[*OPTIONS, *direct(host_of(address))])
-            for address in addresses.split(",") * setup.channels
+            for address in addresses.split(",")
         ]
 
     channels = connect(setup.endpoint.address)

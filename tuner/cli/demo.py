@@ -53,8 +53,11 @@ TRAINING = 60
 
 @dataclass(frozen=True, kw_only=True)
 class DemoCourse:
-    """The model, and what the demo does with it."""
+    """The model, whether its server is real, and what the demo does with it."""
 
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="A simulated server instead of a real one.")
+    ] = False
     rates: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -101,9 +104,6 @@ def demo(
     *,
     course: DemoCourse,
     server: ServerName = "triton",
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="A simulated server instead of a real one.")
-    ] = False,
     foreign_limit: ForeignLimit = None,
     out: Annotated[
         Path | None,
@@ -128,7 +128,7 @@ def demo(
         return
     if server not in NAMES:
         raise InvalidInput("--server", f"'{server}' is unknown", f"use one of {', '.join(NAMES)}")
-    if simulated and server != "triton":
+    if course.simulated and server != "triton":
         raise InvalidInput("--server", "means nothing with --simulated", "leave it out")
     setting = Setting(
         objective=Objective(slo=parse_slo(slo or SLOS[server]), goal=goal),
@@ -138,7 +138,7 @@ def demo(
     )
     folder = new_run_folder(out)
     console = make_console()
-    with _server("" if simulated else server, course.model, seed, console) as target:
+    with _server("" if course.simulated else server, course.model, seed, console) as target:
         tuned = Demo(
             setting=setting,
             rates=course.rates,
