@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration
-from tests.control.store.test_store import APPLY, entered, record, state
+from tests.control.store.store_bed import APPLY, entered, record, state
 from tests.fuzz.mutation import NUMBERS, TEXTS, damaged_bytes, damaged_text, rounds
 from tuner.agents.policy_file import read_policy
 from tuner.agents.rrl import RRL

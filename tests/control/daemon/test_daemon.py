@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -30,7 +28,7 @@ from tuner.control.daemon.worker import Worker
 from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
-from tuner.errors import InvalidInput, Unreachable
+from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Grids, KnobSpace
 from tuner.profiler import Profiler
 from tuner.profiler import attachment as attachment_module
@@ -253,68 +251,6 @@ def test_a_manual_change_is_respected(bed: Bed) -> None:
     assert any("somebody else set" in row["sentence"] for row in bed.rows("SELECT sentence FROM event"))
 
 
-def test_a_server_that_is_away_disturbs_no_other(bed: Bed) -> None:
-    """It is tried again, later and later; the others go on."""
-    bed.write(("a", "apply", ""), ("b", "apply", ""))
-    away = bed.folder / "a.away"
-    away.touch()
-    with Running(bed) as keeper:
-        eventually(lambda: keeper.workers["b"].turns > 5)
-        assert keeper.workers["a"].turns == 0
-        assert keeper.workers["a"].phase == "waiting: no answer"
-        away.unlink()
-        eventually(lambda: keeper.workers["a"].turns > 3)
-
-    assert bed.said.count("a: no answer; trying again until it works") == 1
-
-
-def test_what_a_target_is_asked_for_in_vain_is_an_error(bed: Bed) -> None:
-    """No GPU can be seen. It is said once, and tried again: the server may move to a machine with one."""
-    bed.write(("a", "apply", "objective: gpu"), ("b", "apply", ""))
-    with Running(bed) as keeper:
-        eventually(lambda: keeper.workers["b"].turns > 5)
-        assert keeper.workers["a"].phase.startswith("waiting: ")
-
-    assert len(bed.errors) == 1
-    assert bed.errors[0].startswith("a: objective: no GPU can be seen")
-    assert bed.errors[0].endswith("; trying again until it works")
-
-
-def test_a_number_of_windows_ends_at_a_mistake(bed: Bed) -> None:
-    """A target without windows would keep the daemon for ever; the others have theirs."""
-    bed.write(
-        ("a", "apply", "objective: gpu"), ("b", "apply", ""), ("c", "apply", "knobs: {foo: {least: 1}}")
-    )
-
-    with pytest.raises(InvalidInput, match="targets: 2 of 3 cannot be kept as they are") as error:
-        bed.run(windows=3)
-
-    assert "\n  c: c knob foo: unknown" in str(error.value)
-    assert len(bed.errors) == 2
-    assert len(bed.rows("SELECT * FROM window")) == 3
-
-
-def test_a_server_that_goes_is_told_at_once(bed: Bed) -> None:
-    """Not when it was waited for in vain; it runs again when a window was measured."""
-    bed.write(("a", "observe", ""))
-    waiting = []
-    with Running(bed) as keeper:
-        eventually(lambda: keeper.workers["a"].phase == "running")
-        worker, server = keeper.workers["a"], bed.servers["a"]
-        counters, current = server.counters, server.current
-
-        def fail() -> NoReturn:
-            server.current = lambda: waiting.append(worker.phase) or current()  # type: ignore[method-assign, func-returns-value]
-            raise Unreachable("no metrics")
-
-        server.counters = fail  # type: ignore[method-assign]
-        eventually(lambda: len(waiting) > 3)
-        server.counters, server.current = counters, current  # type: ignore[method-assign]
-        eventually(lambda: worker.phase == "running")
-
-    assert set(waiting) == {"waiting: no metrics"}
-
-
 def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anybody knows whether the window will end at all."""
     monkeypatch.setattr(worker_module, "OVERDUE", -100.0)
@@ -386,58 +322,6 @@ def test_a_file_with_a_mistake_changes_nothing(bed: Bed) -> None:
     assert any("line 3: targets[0].mode" in sentence for sentence in bed.said)
 
 
-def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon goes on without it, and says so."""
-    monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
-    entered, hanging = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        entered.set()
-        hanging.wait(30)
-
-    bed.write(("a", "apply", ""), ("b", "observe", ""))
-    try:
-        with Running(bed) as keeper:
-            eventually(lambda: "a" in bed.servers)
-            bed.servers["a"].before_change = hang
-            eventually(entered.is_set)
-            bed.write(("a", "observe", ""), ("b", "observe", ""))
-            keeper.reload()
-            eventually(lambda: any("still hangs" in sentence for sentence in bed.said))
-            assert keeper.workers["a"].config.mode == "apply"
-            hanging.set()
-            eventually(lambda: keeper.workers["a"].phase == "stopped")
-            keeper.reload()
-            eventually(lambda: keeper.workers["a"].config.mode == "observe" and keeper.workers["a"].turns)
-    finally:
-        hanging.set()
-
-
-def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was asked to stop for a change of the file, which was taken back while it hung."""
-    monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
-    hanging, over = threading.Event(), threading.Event()
-    bed.write(("a", "apply", ""))
-    try:
-        with Running(bed) as keeper:
-            eventually(lambda: "a" in bed.servers)
-            hung = keeper.workers["a"]
-            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(30)  # type: ignore[func-returns-value]
-            assert hanging.wait(20)
-            bed.write(("a", "observe", ""))
-            keeper.reload()
-            eventually(lambda: any("still hangs" in sentence for sentence in bed.said))
-            over.set()
-            eventually(lambda: hung.phase == "stopped")
-            bed.write(("a", "apply", ""))
-            keeper.reload()
-            eventually(lambda: keeper.workers["a"] is not hung and keeper.workers["a"].turns)
-    finally:
-        over.set()
-
-
 def test_a_change_on_probation_is_not_left_to_itself(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon is stopped before a window has judged a change: it goes back to the best that is known."""
     best = configuration()
@@ -469,99 +353,6 @@ def test_only_one_daemon_uses_a_store(bed: Bed) -> None:
         eventually(lambda: keeper.workers["a"].turns)
         with pytest.raises(InvalidInput, match=rf"another daemon \(process {os.getpid()}\)"):
             bed.daemon().run()
-
-
-def test_disturbed_windows_in_a_row_are_logged_once(bed: Bed) -> None:
-    """A machine that is never quiet teaches nothing, and nothing is changed."""
-    bed.write(("a", "apply", ""))
-    FileServer.quiet = False
-    try:
-        bed.run(windows=12)
-    finally:
-        FileServer.quiet = True
-
-    assert sum("5 windows in a row were disturbed" in sentence for sentence in bed.said) == 1
-    assert bed.running() == configuration()
-
-
-def test_an_error_that_comes_again_is_traced_once(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A mistake of ours fills no log."""
-    bed.write(("a", "observe", ""))
-    tries = []
-
-    def fail(*_: object) -> NoReturn:
-        tries.append(True)
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(worker_module.Worker, "_driver", fail)
-    with Running(bed):
-        eventually(lambda: len(tries) > 3)
-
-    assert len([record for record in caplog.records if record.exc_info]) == 1
-    assert bed.said.count("a: RuntimeError: a bug; trying again until it works") == 1
-
-
-def test_an_unexpected_error_is_survived(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one target; it begins again after a pause."""
-    bed.write(("a", "observe", ""))
-    failed: list[bool] = []
-
-    def fail_once(self: Any, *_: Any) -> Any:
-        if not failed:
-            failed.append(True)
-            raise RuntimeError("a bug")
-        return original(self, *_)
-
-    original = worker_module.Worker._report_turn
-    monkeypatch.setattr(worker_module.Worker, "_report_turn", fail_once)
-    bed.run(windows=4)
-
-    assert "a: RuntimeError: a bug; trying again until it works" in bed.said
-    assert len(bed.rows("SELECT * FROM window")) >= 4
-
-
-def test_a_policy_that_cannot_be_used_is_learned_anew(bed: Bed) -> None:
-    """The message names the store that holds the policy, not a folder that was there for a moment."""
-    bed.write(("a", "apply", ""))
-    bed.run(windows=2)
-    store = Store(bed.folder / "s.db")
-    with store.writing() as db:
-        db.execute("UPDATE policy_file SET content = X'00'")
-    store.close()
-
-    bed.run(windows=2)
-
-    told = [sentence for sentence in bed.said if "the stored agent cannot be used" in sentence]
-    assert len(told) == 1
-    assert str(bed.folder / "s.db") in told[0]
-    assert "servetune-" not in told[0]
-    assert len(bed.rows("SELECT * FROM window")) == 4
-
-
-def test_a_full_disk_of_temporary_files_ends_no_target(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stored agent is learned anew, and the present one is not saved; measuring goes on."""
-
-    def full(*_: object, **__: object) -> NoReturn:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    bed.write(("a", "recommend", ""))
-    with monkeypatch.context() as context:
-        context.setattr(tempfile, "mkdtemp", full)
-        bed.run(windows=2)
-    assert [sentence for sentence in bed.said if "stored agent" in sentence] == []
-    bed.run(windows=2)
-    monkeypatch.setattr(tempfile, "mkdtemp", full)
-    bed.run(windows=2)
-
-    said = [sentence for sentence in bed.said if "No space left" in sentence]
-    assert len(bed.rows("SELECT * FROM window")) == 6
-    assert [sentence.partition("[")[0] for sentence in said] == [
-        "a: the agent could not be saved: a folder for temporary files cannot be used: ",
-        "a: the stored agent cannot be used: ",
-        "a: the agent could not be saved: a folder for temporary files cannot be used: ",
-    ]
 
 
 def test_mistakes_are_told_at_the_start(bed: Bed) -> None:

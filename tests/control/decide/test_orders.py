@@ -23,7 +23,7 @@ from tests.builders import (
 )
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
-from tests.control.store.test_store import record, state
+from tests.control.store.store_bed import record, state
 from tuner.cli.app import app
 from tuner.control import Apply, ControlLoop, Hold, Rollback
 from tuner.control.decide.event import InForce, Ordered

@@ -14,84 +14,22 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, configuration, measurement
+from tests.control.store.store_bed import APPLY, Times, entered, journal, record, state
 from tuner.adapters import ApplyReport
-from tuner.control import Decision
 from tuner.control.decide.decision import Apply, Hold, Rollback
-from tuner.control.drive.journal import WindowRecord
-from tuner.control.drive.state import RunState
-from tuner.control.store import store as store_module
 from tuner.control.store.database import Database
 from tuner.control.store.history import explain
-from tuner.control.store.journal import StoreJournal
 from tuner.control.store.policies import keep_policy, load_policy, policy_number
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change, unjudged_change
 from tuner.errors import StorageError
-from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
-from tuner.measurement import Measurement
-
-
-class Times:
-    """A clock that is set."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def times() -> Times:
-    return Times()
-
-
-@pytest.fixture
-def store(tmp_path: Path, times: Times) -> Iterator[Store]:
-    store = Store(tmp_path / "s.db", now=times)
-    yield store
-    store.close()
-
-
-def entered(store: Store, name: str = "a") -> int:
-    """The number of a target."""
-    return store.target(name, "sim://mlp", SPACE, configuration()).id
-
-
-def record(
-    decision: Decision, number: int = 1, m: Measurement | None = None, outcome: str = "held", **others: Any
-) -> WindowRecord:
-    m = m or measurement()
-    return WindowRecord(
-        number=number,
-        measurement=m,
-        decision=decision,
-        cost=OBJECTIVE.cost(m),
-        level=5,
-        outcome=outcome,
-        **others,
-    )
-
-
-def state(
-    running: Configuration | None = None, good: Configuration | None = None, window: int = 1
-) -> RunState:
-    return RunState(
-        target="sim://mlp",
-        original=dict(configuration()),
-        current=dict(running or configuration()),
-        last_good=dict(good) if good else None,
-        window=window,
-    )
-
-
-APPLY = Apply(configuration=configuration(4), reason="because", exploring=True, expected=0.5)
+from tuner.knobs import ApplyCost, Knob, KnobSpace
 
 
 def test_a_target_is_found_again(tmp_path: Path, store: Store) -> None:
@@ -154,10 +92,6 @@ def test_credentials_are_not_kept(tmp_path: Path, store: Store) -> None:
     store.close()
 
     assert b"secret" not in (tmp_path / "s.db").read_bytes()
-
-
-def journal(store: Store, target: int | None = None) -> StoreJournal:
-    return StoreJournal(store, entered(store) if target is None else target, OBJECTIVE)
 
 
 def test_a_change_is_in_doubt_until_the_server_has_answered(store: Store) -> None:
@@ -292,81 +226,6 @@ def test_a_transaction_is_whole_or_nothing(store: Store) -> None:
     assert len(store.rows("SELECT * FROM window")) == 1
 
 
-def test_old_entries_are_forgotten(store: Store, times: Times) -> None:
-    """Windows, decisions and events; targets and policies stay."""
-    target = entered(store)
-    for hour in range(10):
-        times.now = 3600.0 * hour
-        store.decided(target, record(Hold(reason="x"), hour), state(), kept=True)
-        store.note("something", target)
-
-    assert store.prune(3600.0 * 7) == 3 * 7
-    assert [row["number"] for row in store.rows("SELECT number FROM window")] == [7, 8, 9]
-    assert len(store.rows("SELECT * FROM decision")) == len(store.rows("SELECT * FROM event")) == 3
-
-
-def test_old_entries_are_forgotten_in_slices(
-    store: Store, times: Times, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that targets can write in between; a window goes after the decision that followed it."""
-    monkeypatch.setattr(store_module, "SLICE", 2)
-    target = entered(store)
-    for hour in range(5):
-        times.now = 3600.0 * hour
-        store.decided(target, record(Hold(reason="x"), hour), state(), kept=True)
-        store.note("something", target)
-
-    assert [store.prune(3600.0 * 3) for _ in range(3)] == [6, 3, 0]
-    rows = store.rows("SELECT decision.window, window.id FROM decision JOIN window ON window.id = window")
-    assert [tuple(row) for row in rows] == [(4, 4), (5, 5)]
-
-
-def test_the_decision_after_a_deleted_window_is_found_by_an_index(store: Store) -> None:
-    """To look through all decisions for each of them would stop all targets of a large store for hours."""
-    assert "USING INDEX decision_window" in plan_of_deletion(store)
-
-
-def plan_of_deletion(store: Store) -> str:
-    """What SQLite does for each window that is deleted; it explains no foreign keys."""
-    return str(store.rows("EXPLAIN QUERY PLAN SELECT * FROM decision WHERE window = 1")[0]["detail"])
-
-
-def test_the_number_of_a_decision_is_never_given_again(store: Store, times: Times) -> None:
-    """Not even after everything has become old: who asks for a number must not get another decision."""
-    target = entered(store)
-    for number in range(3):
-        store.decided(target, record(Hold(reason="x"), number), state(), kept=True)
-    last = store.rows("SELECT max(id) AS id FROM decision")[0]["id"]
-    times.now += 31 * 86400
-
-    store.prune(times.now - 30 * 86400)
-    store.decided(target, record(Hold(reason="y"), 3), state(), kept=True)
-
-    assert [row["id"] for row in store.rows("SELECT id FROM decision ORDER BY id")] == [last, last + 1]
-
-
-@pytest.mark.parametrize("outcome", ["decided", "applying", "applied"])
-def test_what_is_not_finished_is_not_forgotten(store: Store, times: Times, outcome: str) -> None:
-    """A clock set forward by a month makes nothing old that the next start has to resolve or to judge."""
-    target, log = entered(store), journal(store)
-    for number in (1, 2):
-        log.decided(record(APPLY, number, outcome="decided"), state())
-        if number == 1 or outcome != "decided":
-            log.changing()
-        if number == 1 or outcome == "applied":
-            log.changed(record(APPLY, number, outcome="applied"), state(configuration(4)))
-    times.now += 31 * 86400
-
-    store.prune(times.now - 30 * 86400)
-
-    left = store.rows("SELECT outcome, window FROM decision ORDER BY id")
-    assert [row["outcome"] for row in left] == (["applied", outcome] if outcome != "applied" else ["applied"])
-    assert all(row["window"] is not None for row in left)
-    assert (
-        unjudged_change(store, target) if outcome == "applied" else unfinished_change(store, target)
-    ) is not None
-
-
 def test_policies_come_back(store: Store, tmp_path: Path) -> None:
     """The newest one; older ones are forgotten by and by."""
     target = entered(store)
@@ -470,7 +329,10 @@ def test_reading_needs_a_file_and_changes_nothing(tmp_path: Path, store: Store) 
 WRITER = """
 import sys
 from pathlib import Path
-from tests.control.store.test_store import *
+from tests.control.store.store_bed import *
+from tests.builders import configuration
+from tuner.control.decide.decision import Apply
+from tuner.control.store.store import Store
 store = Store(Path(sys.argv[1]))
 log, target = journal(store), entered(store)
 print("ready", flush=True)

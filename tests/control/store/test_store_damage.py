@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.builders import SPACE, configuration
-from tests.control.store.test_store import APPLY, entered, record, state
+from tests.control.store.store_bed import APPLY, entered, record, state
 from tuner.control.store.history import events, explain, history
 from tuner.control.store.order_book import orders_of, pin
 from tuner.control.store.store import Store

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.builders import SPACE, configuration
-from tests.control.store.test_store import APPLY, plan_of_deletion, record, state
+from tests.control.store.store_bed import APPLY, plan_of_deletion, record, state
 from tuner.control.store.history import history, windows
 from tuner.control.store.store import Store
 from tuner.measurement import QUANTITIES

@@ -1,0 +1,177 @@
+"""The window after a change judges it: what is rolled back, to what, and what is waited for."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from tests.builders import (
+    SPACE,
+    ScriptedAgent,
+    changed,
+    configuration,
+    measurement,
+    turn,
+)
+from tests.control.decide.loop_bed import loop_with
+from tuner.control import Apply, ControlLoop, Hold, Rollback
+from tuner.knobs import Configuration
+from tuner.measurement import UNANSWERED, Measurement
+from tuner.objective import Objective, parse_slo
+
+
+def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configuration() -> None:
+    """After a change the next window is its probation."""
+    loop, _ = loop_with(configuration(2), configuration(4))
+    assert isinstance(turn(loop, 10.0, measurement(0.020)), Apply)
+    changed(loop, configuration())
+
+    decision = turn(loop, 20.0, measurement(0.045, running=configuration(2), end=20.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == configuration()
+    assert "p95 45ms breaks 30ms" in decision.reason
+
+
+def test_a_roll_back_to_what_ran_before_takes_it_as_it_was() -> None:
+    """A server may run what the user's grids do not have; the nearest on them never ran."""
+    running, wanted = configuration(128, 0.001, 8), configuration(16, 0.002, 2)
+    loop, _ = loop_with(wanted)
+    assert isinstance(turn(loop, 10.0, measurement(0.020, running=running)), Apply)
+    changed(loop, running)
+
+    decision = turn(loop, 20.0, measurement(0.045, running=wanted, end=20.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == running
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "back"), [(0, 1, False), (0, 5, True), (20, 21, False), (20, 40, True)]
+)
+def test_rising_errors_roll_back_to_what_ran_before(before: int, after: int, back: bool) -> None:
+    """More failures than chance explains undo a change even if no configuration is known to keep the SLO."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.090, failures=before))
+    changed(loop, configuration())
+
+    decision = turn(loop, 20.0, measurement(0.020, running=configuration(2), end=20.0, failures=after))
+
+    assert isinstance(decision, Rollback) is back
+    assert not back or decision.configuration == configuration()
+    assert (f"{after} requests failed after the change" in decision.reason) is back
+
+
+@pytest.mark.parametrize(
+    ("came", "failures", "disturbed", "words"),
+    [
+        (1000, 1000, (UNANSWERED,), "1000 requests failed after the change"),
+        (1000, 0, (UNANSWERED,), "none of 1000 requests was answered after the change"),
+        (10_000, 10_000, (UNANSWERED,), "10000 requests failed after the change"),
+        (0, 0, (UNANSWERED,), ""),
+        (1000, 0, (UNANSWERED, "the server restarted"), ""),
+    ],
+)
+def test_a_change_after_which_none_is_answered_is_rolled_back(
+    came: int, failures: int, disturbed: tuple[str, ...], words: str
+) -> None:
+    """Nothing is learned from such a window; but where requests came, it speaks against the change."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+    silent = measurement(math.nan, running=configuration(2), end=20.0, rate=came / 5, failures=failures)
+
+    decision = turn(loop, 20.0, dataclasses.replace(silent, requests=0, disturbed=disturbed))
+
+    assert isinstance(decision, Rollback if words else Hold)
+    assert words in str(decision.reason)
+    assert getattr(decision, "configuration", configuration()) == configuration()
+
+
+def test_requests_that_may_still_keep_a_long_slo_are_waited_for() -> None:
+    """None of 2,000 was answered in five seconds, and each may take ten."""
+    slow = Objective(slo=parse_slo("p95=10s"))
+    loop = ControlLoop(SPACE, slow, ScriptedAgent(configuration(2)))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+    silent = measurement(math.nan, running=configuration(2), end=20.0, rate=400.0, disturbed=(UNANSWERED,))
+
+    assert isinstance(turn(loop, 20.0, dataclasses.replace(silent, requests=0)), Hold)
+
+
+def test_a_change_is_kept_while_nothing_keeps_the_slo() -> None:
+    """Under overload there is nothing good to return to: the search goes on."""
+    loop, _ = loop_with(configuration(2), configuration(4))
+    turn(loop, 10.0, measurement(0.900))
+    changed(loop, configuration())
+
+    decision = turn(loop, 20.0, measurement(0.400, running=configuration(2), end=20.0))
+
+    assert isinstance(decision, Apply)
+    assert decision.configuration == configuration(4)
+
+
+def mixed(mean: float, running: Configuration, end: float) -> Measurement:
+    """A window whose server-side quantiles still look back."""
+    m = measurement(mean * 2, running=running, end=end)
+    return dataclasses.replace(m, quantiles_from="server", quantiles_mixed=True)
+
+
+def test_mixed_quantiles_are_not_learned_from() -> None:
+    """For a minute after a change the server's quantiles say nothing about the new configuration."""
+    loop, agent = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+
+    decision = turn(loop, 20.0, mixed(0.010, configuration(2), 20.0))
+
+    assert isinstance(decision, Hold)
+    assert "look back" in decision.reason
+    assert len(agent.updates) == 1
+
+
+def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles() -> None:
+    """If even the mean breaks the bound on p95, there is nothing to wait for."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+
+    decision = turn(loop, 20.0, mixed(0.200, configuration(2), 20.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == configuration()
+
+
+@pytest.mark.parametrize(
+    ("p95", "requests", "kind"), [(0.033, 60, Apply), (0.033, 60000, Rollback), (0.060, 6000, Rollback)]
+)
+def test_a_change_is_judged_by_enough_requests(
+    p95: float, requests: int, kind: type[Apply | Rollback]
+) -> None:
+    """A tenth above the SLO is nothing sure after few requests: the agent may leave, nothing is banned."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+
+    window = measurement(p95, running=configuration(2), end=20.0, rate=requests / 5)
+    decision = turn(loop, 20.0, dataclasses.replace(window, arrival_rate=200.0))
+
+    assert isinstance(decision, kind)
+    assert decision.configuration == configuration()
+
+
+@pytest.mark.parametrize(("timed", "kind"), [(math.inf, Rollback), (50.0, Apply)])
+def test_a_change_is_judged_by_the_requests_that_were_timed(
+    timed: float, kind: type[Apply | Rollback]
+) -> None:
+    """Our own fifty among thousands of others prove as little as fifty alone."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+
+    window = measurement(0.033, running=configuration(2), end=20.0, rate=12000.0)
+    decision = turn(loop, 20.0, dataclasses.replace(window, arrival_rate=200.0, timed=timed))
+
+    assert isinstance(decision, kind)
