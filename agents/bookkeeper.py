@@ -54,6 +54,7 @@ class Bookkeeper(ABC, Generic[P]):
 
     Attributes:
         records: What was measured.
+        objective: What the costs are those of, in words; None if nobody said.
     """
 
     name: ClassVar[str]
@@ -71,6 +72,7 @@ class Bookkeeper(ABC, Generic[P]):
         first = space.default if start is None else space.decode(start)
         self.start = int(space.canonical[space.encode(first)])
         self.records = Records(space)
+        self.objective: str | None = None
         self._generator = np.random.default_rng(check_seed(seed))
 
     @property
@@ -129,6 +131,7 @@ class Bookkeeper(ABC, Generic[P]):
             agent=self.name,
             parameters=TypeAdapter(self.constants).dump_python(self.parameters, mode="json"),
             arrays=self.records.arrays() | self._arrays(),
+            objective=self.objective,
         )
 
     @classmethod
@@ -151,6 +154,7 @@ class Bookkeeper(ABC, Generic[P]):
         try:
             parameters = TypeAdapter(cls.constants).validate_python(manifest.parameters)
             agent = cls(space, parameters, seed=seed)
+            agent.objective = manifest.objective
             agent._restore(arrays)
         except (ValidationError, ValueError, IndexError) as error:
             raise damaged(folder, "its parameters or values are not valid") from error

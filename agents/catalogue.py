@@ -90,7 +90,7 @@ def make_agent(
         space: The configurations.
         seed: Of everything it draws; the same seed and the same windows give the same decisions.
         levels: The grid of arrival rates, whose points are the states.
-        objective: What is minimised; RRL's estimator needs it.
+        objective: What is minimised; RRL's estimator needs it, and the authors' code its SLO.
         expected: For the oracle: load level -> expected cost of every configuration.   # (size,)
         start: Number of the configuration that a search begins with; the default one without it.
         parameters: Values for the agent's own constants, by name; all but its ``levels``.
@@ -108,6 +108,8 @@ def make_agent(
         from tuner.agents.rrl import RRL
         from tuner.agents.rrl.forms import form
 
+        if objective is not None and objective.goal in ("latency", "strict"):
+            wanted.setdefault("unit", objective.slo.latency)  # s that a cost of 1 stands for
         constants = form(name, wanted, levels=levels)
         return RRL(space, constants, objective=objective, seed=seed, synchronous=True)
     chosen = _named(name)
@@ -116,7 +118,9 @@ def make_agent(
     if _is_bookkeeper(chosen):
         constants = changed(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
         if name != "oracle":
-            return chosen(space, constants, seed=seed)
+            agent = chosen(space, constants, seed=seed)
+            agent.objective = None if objective is None else str(objective)
+            return agent
         if expected is None:
             raise InvalidInput(
                 "agent oracle", "the expected costs are not known here", "use it in simulation"
@@ -148,9 +152,12 @@ def load_agent(
             installed or cannot load it.
         StorageError: There is no policy, or it is damaged.
     """
-    from tuner.agents.policy_file import read_manifest
+    from tuner.agents.policy_file import check_objective, read_manifest
 
-    name = read_manifest(Path(folder)).agent
+    manifest = read_manifest(Path(folder))
+    if objective is not None:
+        check_objective(Path(folder), manifest, objective)
+    name = manifest.agent
     if name == "rrl":
         from tuner.agents.rrl import RRL
 

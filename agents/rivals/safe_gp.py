@@ -33,7 +33,7 @@ __all__ = ["SafeGp", "SafeGpParameters"]
 OCTAVE_LEVELS = 8.0
 """Load levels that count as much as the whole range of a knob."""
 REFIT = 1.2
-"""The process is fitted again when it has this many times as many points."""
+"""The process is fitted again after this many times as many windows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +80,7 @@ class SafeGp(Bookkeeper[SafeGpParameters]):
             ) from error
         self._features = space.features().astype(np.float64)
         self._fitted: dict[str, Any] | None = None
-        self._points = 0
+        self._fitted_to = 0  # windows
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Choose the configuration with the least lower bound among those that are safe, if any is."""
@@ -115,11 +115,15 @@ class SafeGp(Bookkeeper[SafeGpParameters]):
                     ard_num_dims=places.shape[1], use_rbf_kernel=False
                 ),
             )
-            if self._fitted is None or logs.size >= REFIT * self._points:
+            learned = {"mean": process.mean_module, "covar": process.covar_module}
+            windows = sum(int(self.records[other].count.sum()) for other in self.records.levels)
+            if self._fitted is None or windows >= REFIT * self._fitted_to:
                 fit_gpytorch_mll(ExactMarginalLogLikelihood(process.likelihood, process))
-                self._fitted, self._points = dict(process.covar_module.state_dict()), logs.size
+                self._fitted = {name: dict(part.state_dict()) for name, part in learned.items()}
+                self._fitted_to = windows
             else:
-                process.covar_module.load_state_dict(self._fitted)
+                for name, part in learned.items():
+                    part.load_state_dict(self._fitted[name])
             context = np.full((configurations.size, 1), level / OCTAVE_LEVELS)
             asked = np.concatenate([self._features[configurations], context], axis=1)
             with torch.no_grad():

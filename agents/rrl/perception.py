@@ -257,16 +257,24 @@ class SmoothPerception:
         return max(float(values.min()), SMALLEST_COST)
 
     def transfer(self) -> None:
-        """Make what was learned the prior for another server; see :meth:`RRL.transfer`."""
-        levels = self.measured.levels
+        """Make what was learned the prior for another server; see :meth:`RRL.transfer`.
+
+        Loads that only the present prior knows, from an earlier training, stay.
+        """
+        levels, grid = self.measured.levels, self.parameters.levels
         if not levels:
             return
         least = min(map(neighbours, levels))  # a prior has one machine: the one shared least
-        levels = [level for level in levels if neighbours(level) == least]
+        states = [State(level=level, configuration=0) for level in levels if neighbours(level) == least]
+        measured, width = [self._load(state) for state in states], math.log2(grid.ratio)
+        for load in self.prior.loads.tolist() if isinstance(self.prior, Prior) else ():
+            if min(abs(load - other) for other in measured) >= width:
+                level = grid.level(2.0**load) + SPAN * least
+                states.append(State(level=level, configuration=0, rate=2.0**load))
+        states.sort(key=self._load)
         everything = np.arange(self.space.size)
-        loads = [math.log2(self.parameters.levels.rate(level)) for level in levels]
-        states = [State(level=level, configuration=0) for level in levels]
-        self.start_from(Prior(np.array(loads), np.array([self._predict(s, everything)[0] for s in states])))
+        logs = np.array([self._predict(state, everything)[0] for state in states])
+        self.start_from(Prior(np.array([self._load(state) for state in states]), logs))
 
     def start_from(self, prior: ExpectedCosts) -> None:
         """Forget everything measured and start from a prior."""

@@ -23,6 +23,7 @@ from tuner.agents.rrl.table.parameters import TableParameters
 from tuner.agents.rrl.table.perception import TablePerception
 from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import KnobSpace
+from tuner.objective import Objective, parse_slo
 
 SPACE = make_space()
 STATE = State(level=LOW, configuration=0)
@@ -55,6 +56,16 @@ def test_levels_are_handed_on_and_saved(name: str, tmp_path: Path) -> None:
 
     loaded: Any = load_agent(tmp_path, SPACE)
     assert agent.levels == loaded.levels == levels
+
+
+def test_the_authors_code_knows_how_long_the_slo_is() -> None:
+    """Its softmax and its labels are of latencies; costs are ratios to the SLO. A given unit wins."""
+    objective = Objective(slo=parse_slo("p95=30ms"))
+
+    made: Any = make_agent("rrl_code", SPACE, objective=objective)
+    told: Any = make_agent("rrl_code", SPACE, objective=objective, parameters={"unit": 0.5})
+
+    assert (made.parameters.unit, told.parameters.unit) == (0.03, 0.5)
 
 
 def test_unknown_agent_lists_those_there_are() -> None:

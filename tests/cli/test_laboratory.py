@@ -66,15 +66,17 @@ def test_a_policy_for_other_knobs_is_refused(tuner: Say, fails: Say) -> None:
     assert "knob max_batch_size: the grid is" in fails("evaluate", "policy", *SMALL, *GRID[2:])
 
 
-def test_a_policy_for_another_objective_is_refused(tuner: Say, fails: Say) -> None:
+@pytest.mark.parametrize("agent", ["rrl", "hill_climb"])
+def test_a_policy_for_another_objective_is_refused(tuner: Say, fails: Say, agent: str) -> None:
     """Costs are ratios to the SLO they were learned for: under another one they would mislead."""
-    tuner("train", *SMALL, *GRID, "--windows", "2", "--out", "policy")
+    tuner("train", *SMALL, *GRID, "--agent", agent, "--windows", "2", "--out", "policy")
     words = "learned for the least p95 latency with p95 <= 30ms, not for the least"
 
     assert words in fails("evaluate", "policy", *SMALL, *GRID, "--slo", "p95=10ms")
     other = ("--slo", "p95=30ms", "--objective", "cpu", "--policy", "policy")
     assert words in fails("train", *SMALL, *GRID, *other, "--windows", "2", "--out", "again")
-    assert words in fails("run", "sim://mlp?rate=100", *GRID, *other, "--windows", "1", "--out", "run")
+    if agent == "rrl":  # no other one tunes a server
+        assert words in fails("run", "sim://mlp?rate=100", *GRID, *other, "--windows", "1", "--out", "run")
     assert words in fails("recommend", "sim://mlp?rate=100", *GRID, *other)
 
 

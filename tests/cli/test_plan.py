@@ -353,6 +353,11 @@ def test_a_partition_is_shown_stored_and_drawn(plan: Plan) -> None:
     assert (again.code, again.stored["disruption"]) == (0, 0)
 
 
+def test_the_first_partition_disrupts_nothing(plan: Plan) -> None:
+    """`max_disruption` bounds the way from an assignment that there is (Symphony, appendix A)."""
+    assert plan("partition", f"max_disruption: 0\ntime_limit_s: 0.2\n{PARTITION}").code == 0
+
+
 def test_a_random_partition_that_is_better_is_the_answer(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is compared with what was found, and is at hand."""
     worst = Partition(assignment=np.array([0, 0, 1]), seconds=0.1, optimal=True)

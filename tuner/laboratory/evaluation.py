@@ -23,6 +23,10 @@ POLICY, ORACLE, START = "policy", "oracle", "start"
 with."""
 
 
+EVALUATION = 1
+"""Told from a training by it: a policy that chose by what its training drew would look better than it is."""
+
+
 class PolicyEvaluation(NamedTuple):
     """One evaluation: plain values, which travel to other processes."""
 
@@ -56,7 +60,7 @@ class Greedy(Idle):
 
 
 def evaluate(evaluation: PolicyEvaluation) -> AgentRun:
-    """Run one evaluation.
+    """Run one evaluation, under other arrivals and noise than a training with the same seed had.
 
     Raises:
         InvalidInput: The policy is about other knobs (says which) or for another objective, or the oracle's
@@ -78,6 +82,7 @@ def evaluate(evaluation: PolicyEvaluation) -> AgentRun:
             return Greedy(learned, space)
         return new_agent(spec, env) if evaluation.who == ORACLE else Idle(space)
 
-    agent, run = train_agent(spec, make=make)
+    fresh = int(np.random.SeedSequence([spec.seed, EVALUATION]).generate_state(1)[0])
+    agent, run = train_agent(spec.seeded(fresh), make=make)
     agent.close()
-    return run
+    return run._replace(spec=spec)

@@ -62,3 +62,30 @@ def test_the_process_is_of_the_kind_that_is_stated(monkeypatch: pytest.MonkeyPat
     agent.select(State(level=HIGH, configuration=0))
 
     assert [(type(kernel), kernel.nu) for kernel in kernels] == [(MaternKernel, 2.5)]
+
+
+def test_the_process_is_fitted_to_new_windows_when_all_its_points_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not to the first ones for ever."""
+    import botorch.fit
+
+    fits, measured = list[int](), [0]
+    monkeypatch.setattr(botorch.fit, "fit_gpytorch_mll", lambda _: fits.append(measured[0]))
+    agent = SafeGp(SPACE, SafeGpParameters(history=10))
+    for measured[0], configuration in enumerate(SPACE.distinct[:30].tolist(), 1):
+        measure(agent, HIGH, {configuration: 0.5})
+        agent.select(State(level=HIGH, configuration=configuration))
+
+    assert fits[-1] > 20
+
+
+def test_between_two_fits_nothing_fitted_is_forgotten() -> None:
+    """The same windows give the same predictions."""
+    agent = SafeGp(SPACE)
+    measure(agent, HIGH, {c: 0.2 + 0.1 * c for c in range(12)})
+    numbers = np.arange(20)
+
+    fitted, kept = agent._predict(HIGH, numbers), agent._predict(HIGH, numbers)
+
+    np.testing.assert_allclose(kept, fitted, rtol=1e-9)

@@ -233,6 +233,18 @@ def test_a_prior_is_known_before_the_first_window() -> None:
     assert costs.argmin() == TRUTH[LOW].argmin()
 
 
+def test_a_second_training_keeps_the_loads_that_it_does_not_meet() -> None:
+    """What an earlier one learned of them is still there."""
+    agent, truth = make(), {RATES[level]: TRUTH[level] for level in (LOW, HIGH)}
+    agent.start_from(make_prior([*truth], lambda rate: truth[rate]))
+    play(agent, TRUTH[HIGH], 5, level=HIGH)
+
+    agent.transfer(synchronous=True)
+
+    assert np.abs(np.log(agent.costs(LOW) / TRUTH[LOW])).max() < 0.3
+    assert np.abs(np.log(agent.costs(LOW) / TRUTH[HIGH])).max() > 1.0
+
+
 @pytest.mark.parametrize("prior", [False, True])
 def test_a_saved_agent_goes_on_as_if_nothing_had_happened(tmp_path: Path, prior: bool) -> None:
     """Windows, reach, era, drift and prior come back: the same decisions from there on."""

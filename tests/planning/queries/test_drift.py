@@ -46,3 +46,28 @@ def test_few_requests_say_nothing() -> None:
     watch.observe(10.0, {"x": 20, "y": 200}, {("x", "y"): 200})
 
     assert watch.replan() is None
+
+
+def test_a_split_that_became_too_slow_is_not_kept() -> None:
+    """At worst a request waits while its batch gathers, which takes longer at a lower rate."""
+    stage = {"name": "x", "alpha_ms": 1, "beta_ms": 10}
+    query = Query.model_validate({"slo_ms": 200, "rate": 1000, "worst_case": True, "stages": [stage]})
+    watch = QueryWatch(query)
+    assert watch.plan.stages[0].batch == 90
+
+    watch.observe(10.0, {"x": 500}, {})
+    found = watch.replan()
+
+    assert found is not None
+    assert found.stages[0].batch == 9
+    assert found.accelerators > 50 * 0.1 / 90  # what the batches of before would need, too late
+
+
+def test_an_epoch_without_requests_says_nothing() -> None:
+    """Not that the rate is 0, at which no batch ever gathers."""
+    watch = QueryWatch(QUERY.model_copy(update={"slo_ms": 800.0, "worst_case": True}))
+
+    watch.observe(10.0, {}, {})
+
+    assert watch.query.rate == QUERY.rate
+    assert watch.replan() is None

@@ -10,6 +10,7 @@ from tuner.cluster.outcome import Outcome
 from tuner.cluster.pool_trial import PoolTrial
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.scenario.network import Network
+from tuner.errors import InvalidInput
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.planner import Order, make_order, plan_order
 from tuner.planning.trials.candidate import Candidates, kept_sizes
@@ -66,6 +67,12 @@ def test_a_pool_of_one_type_is_never_missed() -> None:
     assert plan.gain == 1
     assert "Mixed pools gain nothing here: 3 x fast" in plan.why[-1]
     assert all(pool[2] == 0 for pool in asked)  # what serves no size that comes is not rented
+
+
+def test_a_pool_that_serves_nothing_is_no_plan() -> None:
+    """The bounds do not know the network and the noise; where every simulation fails, nothing is advised."""
+    with pytest.raises(InvalidInput, match=r"session s: no pool within the budget"):
+        plan_by_trials(make_order(make(3.0)), lambda *_: 0.0)
 
 
 def test_the_best_of_many_is_found_with_few_trials() -> None:

@@ -87,6 +87,7 @@ class PartitionFile(StrictPart):
     def problem(self) -> PartitionProblem:
         """Return what is to be solved."""
         before = self.previous if isinstance(self.previous, dict) else {}
+        bounded = self.max_disruption is not None and any(model.name in before for model in self.models)
         return PartitionProblem(
             parts=self.partitions,
             rate=np.array([model.rate for model in self.models]),
@@ -96,7 +97,7 @@ class PartitionFile(StrictPart):
             before=np.array([before.get(model.name, NOWHERE) for model in self.models], np.int64),
             most_rate=np.inf if self.max_rate is None else self.max_rate,
             most_memory=np.inf if self.memory_mib is None else self.memory_mib * MIB,
-            most_disruption=np.inf if self.max_disruption is None else self.max_disruption,
+            most_disruption=self.max_disruption if bounded and self.max_disruption is not None else np.inf,
             memory_weight=self.memory_weight,
         )
 

@@ -2,18 +2,22 @@
 
 Report the requests of every stage once an epoch. Of each call the recent requests on both sides are kept, old
 ones fading; their ratio is gamma. The SLO is split again when the split in force would need noticeably more
-accelerators at the gammas of today than the best split. A change of the rate alone changes no split, as the
-accelerators of all stages grow alike.
+accelerators at the gammas of today than the best split, or does not keep the SLO any more. A change of the
+rate alone changes no split, as the accelerators of all stages grow alike; but at worst (``worst_case``) a
+batch gathers more slowly when the rate falls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
+from tuner.planning.queries.greedy import TOLERANCE
 from tuner.planning.queries.plan import QueryPlan, plan_query
-from tuner.planning.queries.query import Query
+from tuner.planning.queries.query import Choices, Query
 from tuner.planning.queries.rivals import accelerators
-from tuner.planning.queries.split import choices_of
+from tuner.planning.queries.split import Batches, choices_of
 
 __all__ = ["QueryWatch"]
 
@@ -54,7 +58,8 @@ class QueryWatch:
             requests: Of each stage.
             calls: Requests that a stage made to another, by their names.
         """
-        self._rate = max(requests.get(self._query.order[0], 0) / seconds, 1e-9)
+        if asked := requests.get(self._query.order[0], 0):  # of an epoch without any, nothing was seen
+            self._rate = asked / seconds
         for (caller, called), count in calls.items():
             pair = (caller, called)
             self._callers[pair] = FADING * self._callers.get(pair, 0.0) + requests.get(caller, 0)
@@ -71,12 +76,24 @@ class QueryWatch:
         return self._query.with_gammas(gammas, self._rate)
 
     def replan(self) -> QueryPlan | None:
-        """Return the new split, which is in force from then on; None if the present one is good enough."""
+        """Return the new split, which is in force from then on; None if the present one is good enough.
+
+        Raises:
+            InvalidInput: No split keeps the SLO today.
+        """
         today = self.query
-        plan = plan_query(today)
+        plan, choices = plan_query(today), choices_of(today)
         batches = {stage.name: stage.batch for stage in self.plan.stages}
-        present = sum(accelerators(today, choices_of(today), batches).values())
-        if plan.accelerators > present * (1 - self._worth):
+        present = sum(accelerators(today, choices, batches).values())
+        if plan.accelerators > present * (1 - self._worth) and _in_time(today, choices, batches):
             return None
         self.plan = plan
         return plan
+
+
+def _in_time(query: Query, choices: dict[str, Choices], batches: Batches) -> bool:
+    """Whether a query is answered within its SLO with these batches."""
+    times = {
+        name: float(each.time[np.searchsorted(each.batch, batches[name])]) for name, each in choices.items()
+    }
+    return max(query.through(times).values()) <= query.slo * (1 + TOLERANCE)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tuner.errors import InvalidInput
 from tuner.planning.pools.bound import auxiliary_limited, bounds, make_terms
 from tuner.planning.pools.ceiling import ceilings
 from tuner.planning.pools.choice import Homogeneous
@@ -26,7 +27,8 @@ def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
         evaluate: Simulates a pool.
 
     Raises:
-        InvalidInput: No type meets the SLO at the quantile of the sizes, or the budget buys none that does.
+        InvalidInput: No type meets the SLO at the quantile of the sizes, or the budget buys none that does,
+            or no pool serves anything in the simulations.
     """
     session, offers = order.session, order.offers
     kept = kept_sizes(order.sizes, session.quantile)
@@ -34,6 +36,13 @@ def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
     check_order(order, kept, terms)
     candidates = make_candidates(offers, terms, session.slo, kept, order.budget)
     trials = run_trials(candidates, evaluate)
+    if not any(trials.finalists.values()):
+        problem = (
+            f"no pool within the budget answers {session.quantile:g} of the requests within "
+            f"{session.slo * 1e3:g} ms in the simulations, at any rate"
+        )
+        fix = "raise slo_ms or the budget, or look at the delays of `network` and at `noise`"
+        raise InvalidInput(f"session {session.name}", problem, fix)
     others = (tuple(pool) for pool in candidates.pools[: SHOWN + len(trials.finalists)].tolist())
     shown = [*trials.finalists, *(pool for pool in others if pool not in trials.finalists)][:SHOWN]
     pools = np.array(shown)  # (n, T)
