@@ -11,6 +11,7 @@ counted by the clients.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -18,7 +19,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.cluster.goodput import highest
 from tuner.experiments.dispatch.bench import (
     HEAVY,
     MODELS,
@@ -47,7 +47,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 """The dispatcher's settings. The first is what it does untold; the deferrals are tried as the servers' delays
 are, because both say how long a batch waits, and both can be tuned."""
-STEP = 1.15
+STEP = 1.25
 """From one rate that is tried to the next, on the way up."""
 TOLERANCE = 0.04
 """Relative distance of the result from a rate that failed: smaller differences than a step are seen."""
@@ -96,7 +96,7 @@ def bad_rates(
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=65,
+    minutes=60,
     live=True,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
@@ -111,7 +111,7 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
     )
     """Batch delays of the servers' own batching, ms; the best of them counts. The longest are half of the
     tightest SLO, with which no time is left to execute."""
-    first = Scaled({"light": 350.0, "heavy": 250.0}, quick={"light": 100.0})
+    first = Scaled({"light": 250.0, "heavy": 150.0}, quick={"light": 100.0})
     """The lowest rate that is tried, requests/s of all models."""
     most = Scaled({"light": 4000.0, "heavy": 3000.0}, quick={"light": 130.0})
     """Rates from this one on, requests/s, are not tried: two cores cannot serve so many requests."""
@@ -194,7 +194,7 @@ def highest_rates(keeps: Mapping[str, Keeps], first: float, most: float) -> dict
     The rate rises step by step, and at each step every remaining system is tried, in alternating order, so
     that all of them meet the fast and the slow minutes of a machine that others share. A system that fails is
     tried again after the others. The rate only rises because an overload would disturb the next trial; at the
-    end the last step of each system is bisected.
+    end the last step of each system is bisected, in turns, too.
 
     Args:
         keeps: Whether a system keeps a rate, by its name.
@@ -210,12 +210,13 @@ def highest_rates(keeps: Mapping[str, Keeps], first: float, most: float) -> dict
         left = [system for system in reversed(left) if system not in failed]
         kept |= dict.fromkeys(left, rate)
         rate *= STEP
-    for system, bound in failed.items():
-
-        def twice(rate: float, keep: Keeps = keeps[system]) -> bool:
-            return keep(rate) or keep(rate)
-
-        kept[system] = highest(twice, (kept[system], bound), TOLERANCE)
+    turn = list(failed)
+    while unsure := [name for name in turn if kept[name] and failed[name] > kept[name] * (1 + TOLERANCE)]:
+        for name in unsure:
+            middle = math.sqrt(kept[name] * failed[name])
+            good = keeps[name](middle) or keeps[name](middle)
+            (kept if good else failed)[name] = middle
+        turn.reverse()
     return kept
 
 
