@@ -9,6 +9,8 @@
 * :mod:`~tuner.agents.rrl.smoothing`: the Gaussian process that predicts the rest (with ``covariance``).
 * :mod:`~tuner.agents.rrl.neural`: the estimator, a network that says what to expect.
 * :mod:`~tuner.agents.rrl.prior`: what any prior says; a start from a simulation or another server.
+* :mod:`~tuner.agents.rrl.risk`: which configurations may be explored.
+* :mod:`~tuner.agents.rrl.rise`: whether the load may rise soon.
 * :mod:`~tuner.agents.rrl.drift`: notices that the machine has changed.
 
 Beside it, and loaded only when asked for (:mod:`~tuner.agents.rrl.forms`): :mod:`~tuner.agents.rrl.table`,

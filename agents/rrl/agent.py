@@ -50,7 +50,7 @@ class RRL:
         parameters: The constants; their class decides between the default form and the table form.
         objective: What is minimised, on the server's machine. With it the neural estimator says what to
             expect before anything was tried; without, or in the table form, nothing does.
-        seed: Of exploration and of the estimator.
+        seed: Of exploration; in the table form, also of the estimation function.
         synchronous: Train inside :meth:`update`, so that the same seed gives the same decisions (simulation,
             tests), rather than in a thread, which delays no window (live).
     """
@@ -157,7 +157,7 @@ class RRL:
 
         Costs stay known, but a single measurement outweighs them, and every configuration counts as never
         measured: what looks nearly as good as the best is tried again. A table stays as greedy as after
-        ``transfer_windows``, and its estimator keeps its weights and a sample of its windows.
+        ``transfer_windows``, and its estimation function keeps its weights and a sample of its windows.
 
         Args:
             synchronous: As for the class; false because what follows usually is live.

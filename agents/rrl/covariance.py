@@ -15,20 +15,20 @@ __all__ = ["Hyperparameters", "by_machine", "contract", "covariance"]
 
 
 class Hyperparameters(NamedTuple):
-    """The constants of the covariance. Points are rows: a coordinate per knob, the load, the era."""
+    """The constants of the covariance. Points are rows: a coordinate per knob, the load, the machine."""
 
     inverse_reach: np.ndarray  # (knobs + 1,) one over octaves; of each knob, and of the load last
     variance: float  # of the logarithm of the cost
-    shared: float  # correlation between two eras
+    shared: float  # correlation between two machines
     slope: float  # variance of a linear trend over the load, per octave^2
-    offset: float  # variance of an era's own offset, the same for all configurations
+    offset: float  # variance of a machine's own offset, the same for all configurations
 
 
 def covariance(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters) -> np.ndarray:
     """Return the prior covariance of the logarithms of two sets of costs.   # (n, m).
 
-    Matern 5/2 over knobs and load, a linear trend over the load, and an offset per era; ``smoothing.py`` says
-    why.
+    Matern 5/2 over knobs and load, a linear trend over the load, and an offset per machine; ``smoothing.py``
+    says why.
 
     Args:
         a: Points.   # (n, knobs + 2)
@@ -68,12 +68,12 @@ def contract(points: np.ndarray, weight: np.ndarray, hyper: Hyperparameters) -> 
 
 
 def by_machine(a: np.ndarray, b: np.ndarray, one: float, two: float) -> np.ndarray | float:
-    """Return a number for each pair of points, by whether they are of one era or of two.   # (n, m).
+    """Return a number for each pair of points, by whether they are of one machine or of two.   # (n, m).
 
-    Mostly there is one era, and one number stands for all: a matrix of it takes as long as the distances do.
+    Mostly there is one machine, and one number stands for all: a matrix of it takes as long as the distances.
     """
-    eras = np.concatenate([a[:, -1], b[:, -1]])
-    if (eras == eras[:1]).all():
+    machines = np.concatenate([a[:, -1], b[:, -1]])
+    if (machines == machines[:1]).all():
         return one
     return np.where(a[:, -1, None] == b[None, :, -1], one, two)
 

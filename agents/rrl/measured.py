@@ -29,7 +29,8 @@ STEEPEST = 2.0
 """The least cost is taken to grow at most with this power of the load. So the least cost at one load bounds
 that at another, at which only dear configurations were measured."""
 ERA_SPAN = 1 << 20
-"""Eras of one share of foreign processes; see :meth:`MeasuredWindows.machine`."""
+"""A machine's number is its era, plus this for each time that neighbours halve its capacity. There are
+fewer eras than this. See :meth:`MeasuredWindows.machine`."""
 RECENT = 400
 """Windows that show how often the load rises."""
 ERAS = 3

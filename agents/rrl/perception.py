@@ -326,9 +326,8 @@ class SmoothPerception:
             if self.prior is None or not self.prior.watch(number, seen):
                 return
             self._beliefs = {}
-            if (
-                self.informed and not knew
-            ):  # from now on the process only describes the difference to the prior
+            # From now on the process only describes the difference to the prior.
+            if self.informed and not knew:
                 self.theta, self.fitted = initial_theta(self._smoothing, len(self.space.knobs)), 0
 
     def move(self, cores: float) -> None:

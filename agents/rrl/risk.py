@@ -12,13 +12,15 @@ import numpy as np
 __all__ = ["bearable", "safe"]
 
 RISK, RISK_WHILE_BROKEN = 0.2, 0.5
-"""With the neural estimator, configurations are explored whose cost is at worst (one standard deviation above
-what is expected) this much above the least such cost, in logarithms: less where something is thought to keep
-the SLO than where nothing is. A window in overload may cost more than 50 a few per cent above the best;
-``docs/estimator.md`` says what was measured."""
+"""A configuration may be explored if its cost is at most this far above the least, both at their worst: one
+standard deviation above what is expected. These are differences of logarithms, so 22 and 65 %. The second
+holds while no configuration is thought to keep the SLO at its worst. A limit is needed because one window in
+overload may cost more than fifty that are a few per cent above the best; ``docs/estimator.md`` says what was
+measured. The limits hold only with the neural estimator, which says how dear a configuration may be."""
 SHARE_RISKED, SHARE_WHILE_BROKEN = 0.001, 0.02
-"""A window may cost as much more than the best as this share of all windows at that load costs; where nothing
-is thought to keep the SLO there is less to lose."""
+"""After n windows at a load a cost may be above the least by n times this share, if that is more than the
+limit above. The more windows there were, the less a dear one adds to their mean, and so what was a gamble at
+first is not left out for ever. While nothing is thought to keep the SLO there is less to lose."""
 
 
 def bearable(worst: np.ndarray, broken: float = -math.inf, windows: int = 0) -> np.ndarray:

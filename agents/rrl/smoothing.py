@@ -20,7 +20,9 @@ What is assumed, and why:
   that the reach of the load only describes how the best configuration moves.
 * *Leaps.* A prior may say that a cost is one of two, that of a kept SLO or that of a broken one. What it
   leaps is each configuration's own: only its windows, at loads nearby, tell which of the two it is.
-* *An offset per era.* A machine that became slower makes every configuration dearer by about the same factor.
+* *An offset per machine.* A slower machine makes every configuration dearer by about the same factor. To the
+  smoother a server is on another machine after a drift, and beside other neighbours
+  (:mod:`tuner.agents.rrl.measured`).
 
 All functions here are pure. The hyperparameters are a vector ``theta``: the logarithms of each knob's reach,
 of the load's reach, of the standard deviation of costs, and of that of the noise of one window.
@@ -61,10 +63,10 @@ LARGEST_DEVIATION, NOISES = 7.4, (0.02, 0.5)
 """Standard deviations within which those of costs and of noise are fitted, of the logarithm. No window is
 more exact than 2 %, and a fit must not explain every difference by noise."""
 KNOWN_OFFSET = 0.1
-"""Standard deviation of an era's offset where a prior says how all costs vary together."""
+"""Standard deviation of a machine's offset where a prior says how all costs vary together."""
 SLOPE, OFFSET = 1.0, 0.5
-"""Standard deviations of the trend, per octave of load, and of an era's offset, of the logarithm of costs.
-They are not fitted: a few loads and eras would not determine them."""
+"""Standard deviations of the trend, per octave of load, and of a machine's offset, of the logarithm of costs.
+They are not fitted: a few loads and machines would not determine them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +94,8 @@ class SmoothingParameters:
     optimism: float = 1.0
     """Standard deviations by which the value of a configuration is below its expected cost."""
     shared: float = 0.8
-    """Correlation of costs before and after the machine changed: another machine, but the same kind of
-    server."""
+    """Correlation of costs on two machines, such as before and after it changed: the kind of server is the
+    same."""
     adaptive: bool = True
     """Fit the hyperparameters to what was measured; False keeps them as they are here."""
     points: int = 200
@@ -114,7 +116,7 @@ class SmoothingParameters:
 class Points(NamedTuple):
     """What was measured, each configuration at each load once."""
 
-    places: np.ndarray  # (n, knobs + 2) octaves of each knob and of the load; the era
+    places: np.ndarray  # (n, knobs + 2) octaves of each knob and of the load; the machine
     logs: np.ndarray  # (n,) mean logarithm of the cost
     windows: np.ndarray  # (n,) in how many it was measured
     numbers: np.ndarray  # (n,) int64, of the configurations

@@ -26,7 +26,7 @@ def boltzmann(values: list[float], beta: float) -> list[float]:
 
 
 def covariance(a: np.ndarray, b: np.ndarray, hyper: Hyperparameters) -> list[list[float]]:
-    """The smoother's prior covariance: Matern 5/2, a trend over the load, the eras."""
+    """The smoother's prior covariance: Matern 5/2, a trend over the load, the machines."""
 
     def one(x: list[float], y: list[float]) -> float:
         axes = len(hyper.inverse_reach)

@@ -77,7 +77,7 @@ def test_everything_comes_back(agent: RRL, saved: Path) -> None:
 
 
 def test_loaded_agent_goes_on_learning(saved: Path) -> None:
-    """Its arrays can be changed, its estimator trained."""
+    """Its arrays can be changed, its estimation function trained."""
     loaded = RRL.load(saved, SPACE, synchronous=True)
     state = State(level=LOW, configuration=3)
 

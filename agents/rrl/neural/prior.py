@@ -23,20 +23,25 @@ __all__ = ["NeuralPrior", "estimable", "stored_prior"]
 BIN = 0.05
 """Octaves of load (3.5 %) within which one estimate stands for all."""
 SEEN_DOUBT = 0.1
-"""Standard deviation of the logarithm of an execution time in a window: its load shares the cores."""
+"""How unsure an execution time is that a window showed: the standard deviation of its logarithm. In a window
+a batch takes longer than alone, because it shares the cores with the rest of the load."""
 LEAST_BURSTINESS = 0.05
 OTHER_BURSTINESS = 2.0
-"""Factor by which the burstiness of a window differs from the known one where it takes its place. Without
-clients the first that is known of Poisson arrivals is 0.3 to 2.1, and some 60 where the load triples then."""
+"""A window's burstiness replaces the known one if they differ by more than this factor. Seen by the server's
+counters alone, Poisson arrivals (burstiness 1) first show 0.3 to 2.1; a load that triples shows about 60."""
 NEAR = (-0.8, 0.4)
-"""Logarithm of the load of a reference over the load asked for, at least and at most; farther off there was
-none in the training. A reference for each half octave moved what is expected within loads that were known,
-and gained nothing."""
+"""A window becomes a further reference unless there is one at a load near its own: the logarithm of that load
+over its own lies between these two (0.45 and 1.5 times). In the training references lay so far from the load
+asked for, and no farther. References closer together, one for each half octave, changed what is expected at
+loads that were known already, and gained nothing."""
 CONTENDED = 1.3
-"""A batch that took this many times as long as its requests one by one shared its cores with too many."""
+"""The execution time of a window's batches is not learned if it is more than this many times what their
+requests would take one by one, at the time per request of a batch seen before: they shared their cores with
+too many. Believed, it would make small batches look like the best (``docs/estimator.md``)."""
 GROWTH = 1.1
-"""A profile is made again when a batch this many times as large as the largest so far was seen. Where the
-least use is found near the SLO, a doubt of a few per cent decides whether it is ever tried."""
+"""The profile is learned again only from a batch this many times as large as the largest so far. The factor
+is small because with the goal ``cpu`` the best lies close to the SLO, and a few per cent of doubt decide
+whether it is ever tried."""
 
 
 KEPT = 1_000_000
@@ -86,9 +91,10 @@ class NeuralPrior:
 
     @property
     def broken(self) -> float:
-        """Logarithm of the cost where the SLO is just broken, if the best may lie there; else -inf.
+        """Logarithm of the cost that just breaks the SLO, with the goals ``cpu`` and ``gpu``; else -inf.
 
-        The least use may; the least latency is far from the SLO.
+        The configuration of the least use often lies close to the SLO, so that those which may just break it
+        have to be tried. That of the least latency lies far from it.
         """
         return math.log(2.0) if self._objective.goal in ("cpu", "gpu") else -math.inf
 
@@ -112,7 +118,8 @@ class NeuralPrior:
         before = self.knowledge
         if not (seen["requests"] > 0 and seen["rate"] > 0):
             return False
-        # How long a graph of operations takes, a window shows; in the training nothing else did.
+        # A profile that was given stays. But of a graph of operations only a window shows how long it takes,
+        # in the training, too.
         shown = not self._given or self._space.with_role(Role.INTER_OP) is not None
         if shown and seen["compute_mean"] > 0:
             self._learn_profile(number, seen)

@@ -7,8 +7,8 @@ Qin et al., SC'19, section 4.2.1. Where we differ, each switched by a parameter
   measurement weighs 1 and an estimate less, so that estimates never outweigh what was measured
   (``estimate_weight = 1``: both weigh the same).
 * *Unknown configurations* start at ``q0 = 1/|C|`` in the paper, below every real cost, so each is tried,
-  directly or through a neighbour. Once the estimator is trained its prediction stands in for them. A
-  configuration never measured is valued a share ``optimism`` nearer to q0, a share that fades: otherwise
+  directly or through a neighbour. Once the estimation function is trained its prediction stands in for them.
+  A configuration never measured is valued a share ``optimism`` nearer to q0, a share that fades: otherwise
   nothing would ever correct an estimate that is too high (``optimism = 1``: q0 alone for the unknown). A
   level never seen is predicted from the nearest one (``carry``).
 * *Discount.* The load does not depend on the configuration, so the future adds the same expectation to
@@ -37,8 +37,8 @@ from tuner.knobs import KnobSpace
 __all__ = ["TablePerception"]
 
 TRANSFERRED_SAMPLES = 256
-"""Windows of a simulation or another server that the estimator keeps training on after a transfer: few enough
-that windows of the new server soon outnumber them."""
+"""Windows of a simulation or another server that the estimation function keeps training on after a transfer:
+few enough that windows of the new server soon outnumber them."""
 OPTIMISM_WINDOWS = 10.0
 """Windows measured at a level until optimism is 0.7 of its start; it fades with one over their root."""
 
@@ -49,8 +49,8 @@ class TablePerception:
     Args:
         space: The configurations.
         parameters: The constants.
-        seed: Of the estimator.
-        synchronous: Train the estimator inside :meth:`learn`.
+        seed: Of the estimation function.
+        synchronous: Train the estimation function inside :meth:`learn`.
 
     Attributes:
         tables: What is known, by load level.
@@ -216,7 +216,7 @@ class TablePerception:
 
         Returns:
             A table in which nothing is known, if none was seen or nothing is to be carried; and the factors
-            that the estimator gives for the change of load.   # (n,)
+            that the estimation function gives for the change of load.   # (n,)
         """
         seen = [other for other, table in self.tables.items() if table.windows]
         if not (self.parameters.carry and seen):

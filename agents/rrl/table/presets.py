@@ -11,9 +11,9 @@ Q starts at the first cost measured, a = 0.3, delta = 3, a softmax over one over
 milliseconds under a Huber loss and is trained from scratch in every window, FTRL at a rate of 0.7. We take
 over what the code says of the learner; the first weights of the network and the start of FTRL are ours.
 
-``q_learning`` is delta 0 of the paper's Fig. 11: a region of one point and no estimator. Table, learning
-rate, exploration and temperature are those of the table form, so that a comparison shows the region and the
-estimator alone.
+``q_learning`` is delta 0 of the paper's Fig. 11: a region of one point and no estimation function. Table,
+learning rate, exploration and temperature are those of the table form, so that a comparison shows the region
+and the estimation function alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CODE = TableParameters(
     ),
 )
 NEVER = EstimatorParameters(hidden=(1,), minimum_samples=2**31, memory=1)
-"""An estimator that is never trained: every configuration is taken to cost what was measured."""
+"""Of an estimation function that is never trained: every configuration is taken to cost what was measured."""
 Q_LEARNING = TableParameters(delta=0.0, carry=False, estimator=NEVER)
 
 PRESETS: Mapping[str, TableParameters] = {"rrl_paper": PAPER, "rrl_code": CODE, "q_learning": Q_LEARNING}

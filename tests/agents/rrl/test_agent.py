@@ -17,7 +17,7 @@ from tuner.agents.rrl.table.parameters import TableParameters
 
 SPACE = make_space()
 NEVER = EstimatorParameters(minimum_samples=10**6)
-"""An estimator that never trains: g = 0."""
+"""Of an estimation function that never trains: g = 0."""
 QUICK = EstimatorParameters(hidden=(16, 8), steps=5)
 TABLE = TableParameters()
 PLAIN = replace(TABLE, estimator=NEVER)
@@ -275,7 +275,7 @@ def test_warm_start_finds_it_at_once() -> None:
 
 
 def test_live_agent_trains_behind_the_windows() -> None:
-    """By default the estimator has a thread, and closing ends it."""
+    """By default the estimation function has a thread, and closing ends it."""
     agent = RRL(SPACE, replace(TABLE, estimator=QUICK))
     for c in range(8):
         agent.update(at(LOW), c, 1.0, at(LOW))

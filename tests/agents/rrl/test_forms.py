@@ -15,7 +15,7 @@ from tuner.errors import InvalidInput
 
 
 def test_presets_can_be_changed() -> None:
-    """By field, and by field of the estimator and the levels."""
+    """By field, and by field of the estimation function and the levels."""
     changed = form("rrl_paper", {"delta": 2, "estimator": {"steps": 7}, "levels": {"ratio": 1.5}})
 
     assert changed == replace(

@@ -27,10 +27,10 @@ PARAMETERS = SmoothingParameters()
 SPACE = KnobSpace([Knob(name="threads", grid=tuple(range(11)), default=5)])
 
 
-def random_points(seed: int, count: int = 12, knobs: int = 2, eras: int = 2) -> Points:
+def random_points(seed: int, count: int = 12, knobs: int = 2, machines: int = 2) -> Points:
     generator = np.random.default_rng(seed)
     places = generator.uniform(-2, 2, (count, knobs + 2))
-    places[:, -1] = generator.integers(eras, size=count)
+    places[:, -1] = generator.integers(machines, size=count)
     windows = generator.integers(1, 5, count).astype(float)
     return Points(places, generator.normal(size=count), windows, np.arange(count))
 
@@ -46,7 +46,7 @@ def test_covariance_is_as_written(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_gradient_is_exact(seed: int) -> None:
-    """Against central differences, eras included."""
+    """Against central differences, machines included."""
     points = random_points(seed)
     theta = initial_theta(PARAMETERS, 2) + np.random.default_rng(seed).normal(0, 0.2, 5)
 
@@ -125,12 +125,13 @@ def test_a_fit_finds_no_smaller_deviation_than_the_least() -> None:
     assert deviations[1] == pytest.approx(0.15)
 
 
-def test_another_era_tells_less() -> None:
+def test_another_machine_tells_less() -> None:
     """What was measured before the machine changed leaves more doubt than what was measured since."""
     theta, here = initial_theta(PARAMETERS, 1), np.array([[0.0, 0.0, 1.0]])
 
-    def doubt(era: float) -> float:
-        far = Points(np.array([[0.0, 0.0, era], [3.0, 0.0, 1.0]]), np.zeros(2), np.full(2, 9.0), np.arange(2))
+    def doubt(machine: float) -> float:
+        places = np.array([[0.0, 0.0, machine], [3.0, 0.0, 1.0]])
+        far = Points(places, np.zeros(2), np.full(2, 9.0), np.arange(2))
         return float(posterior(theta, far, PARAMETERS, here)[1][0])
 
     assert doubt(0.0) > 3 * doubt(1.0)
@@ -148,10 +149,10 @@ def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
 def test_what_a_prior_knows_of_all_costs_is_part_of_the_covariance() -> None:
     """Against the formulas of a Gaussian process of mean 0, with that part added (eqs. 2.25 and 2.26)."""
     generator = np.random.default_rng(4)
-    points = random_points(4, eras=1)
+    points = random_points(4, machines=1)
     loadings, there = generator.normal(size=(12, 3)), generator.normal(size=(5, 3))
     points = points._replace(loadings=loadings)
-    where = random_points(5, 5, eras=1).places
+    where = random_points(5, 5, machines=1).places
     theta = initial_theta(PARAMETERS, 2)
 
     mean, deviation = posterior(theta, points, PARAMETERS, where, loadings=there)
@@ -172,9 +173,9 @@ def test_only_its_own_windows_tell_on_which_side_of_a_leap_a_configuration_is() 
     place = np.array([[0.0, 5.0, 1.0]])
     points = Points(place, np.array([-1.0]), np.array([100.0]), np.array([7]), np.zeros((1, 1)), np.ones(1))
 
-    def predicted(number: int, *, load: float = 5.0, era: float = 1.0) -> tuple[float, float]:
+    def predicted(number: int, *, load: float = 5.0, machine: float = 1.0) -> tuple[float, float]:
         leaps = Leaps(np.array([number]), np.ones(1))
-        where = np.array([[0.0, load, era]])
+        where = np.array([[0.0, load, machine]])
         mean, deviation = posterior(
             initial_theta(PARAMETERS, 1), points, PARAMETERS, where, loadings=np.zeros((1, 1)), leaps=leaps
         )
@@ -185,17 +186,17 @@ def test_only_its_own_windows_tell_on_which_side_of_a_leap_a_configuration_is() 
     assert itself[1] < 0.05
     assert other[1] > 1.0
     assert itself[1] < predicted(7, load=5.5)[1] < predicted(7, load=7.0)[1]
-    assert itself[1] < predicted(7, era=2.0)[1] < predicted(8, era=2.0)[1]
+    assert itself[1] < predicted(7, machine=2.0)[1] < predicted(8, machine=2.0)[1]
 
 
 def test_leaps_are_part_of_the_covariance() -> None:
     """Against the formulas of a Gaussian process, each configuration's leap alike at all loads nearby."""
     generator = np.random.default_rng(6)
-    points = random_points(7, eras=2)
+    points = random_points(7, machines=2)
     numbers = np.arange(12) % 4
     sizes, there = generator.uniform(0.1, 1.0, 12), generator.uniform(0.1, 1.0, 5)
     points = points._replace(numbers=numbers, loadings=np.zeros((12, 1)), leaps=sizes)
-    where, leaps = random_points(8, 5, eras=2).places, Leaps(np.array([0, 1, 2, 3, 9]), there)
+    where, leaps = random_points(8, 5, machines=2).places, Leaps(np.array([0, 1, 2, 3, 9]), there)
     theta = initial_theta(PARAMETERS, 2)
 
     mean, deviation = posterior(theta, points, PARAMETERS, where, loadings=np.zeros((5, 1)), leaps=leaps)

@@ -29,10 +29,12 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
-from tuner.control.drive.driver import OVERDUE, Driver, Oversight, Watched
+from tuner.control.drive.driver import OVERDUE, Driver
 from tuner.control.drive.journal import WindowRecord
+from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import prevailing
 from tuner.control.drive.scaling import TargetScaling
+from tuner.control.drive.watched import Watched
 from tuner.control.store.journal import (
     StoreJournal,
     last_change,

@@ -24,7 +24,7 @@ SHARE = 0.9
 SPREAD = 0.1
 """Relative deviation of the cost of two windows of one configuration, where nothing is known of a server."""
 PRIOR = 5
-"""Windows that this guess counts for."""
+"""Windows that :data:`SPREAD` counts as. It is a guess, which the windows of a server soon outweigh."""
 LARGEST = 1.0
 """Largest relative deviation that counts: one spike says nothing about the others."""
 SEEN = 0.02

@@ -1,4 +1,4 @@
-"""How careful the control loop is: every limit once, with its default and the values that it may have."""
+"""What an operator can set of how careful the control loop is: every limit with its default and bounds."""
 
 from __future__ import annotations
 

@@ -55,6 +55,14 @@ class ControlLoop:
         limits: How careful to be.
         explore: False never proposes a configuration only to learn from it: for those who only watch.
         rules: Decide from the facts; experiments have other tables than the usual one.
+
+    Attributes:
+        levels: The grid of load levels.
+        memory: What is known of configurations under each load level, and of changes.
+        orders: The operator's orders in force.
+        loads: The present load, and those that the server had before.
+        level: The present load level; None before the first window.
+        last_good: What a restarted server gets back: the best configuration when a window last kept the SLO.
     """
 
     def __init__(

@@ -17,6 +17,11 @@ try on one replica       lets one of several replicas try the change first; if o
                          meanwhile, takes it back
 apply                    changes the server, and reports to the loop what came of it
 =======================  ====================================================================================
+
+In the code: `step` and `observe` take a turn by `_turn`. It measures (`_measure`, or `_recover` if nothing
+answers), asks what the server runs (`_ask_running`), and hands both to `_act`, which reads the orders,
+compares (`_reconcile`) and decides. `_carry_out` writes the decision down (`_write_down`) and calls `_apply`,
+which tries it on one replica (`_try_first`), then changes the server (`_set`).
 """
 
 from __future__ import annotations
@@ -38,13 +43,13 @@ from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState
-from tuner.control.drive.watched import Measurer, Watched, longest
+from tuner.control.drive.watched import Watched, longest
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
 from tuner.interruption import uninterrupted
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 
-__all__ = ["OVERDUE", "Driver", "Measurer", "Oversight", "Watched"]
+__all__ = ["OVERDUE", "Driver"]
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +155,36 @@ class Driver:
         """Take one turn that leaves the server as it is."""
         return self._turn(lambda _: Hold(reason="only observing"))
 
+    def finish(self) -> Configuration:
+        """Leave the server with the best configuration that was tried under the present load.
+
+        The server is asked first what it runs. An interrupted change may have come about all the same, and a
+        restarted server may have lost its configuration; what somebody else has set stays.
+
+        Returns:
+            What the server runs.
+        """
+        best = self.loop.incumbent()
+        if not self._oversight.apply or best is None or self._oversight.orders.read().standing:
+            return self.running
+        same = self.loop.space.same
+        try:
+            found = self._ask_running()
+        except AdapterError as error:
+            self._notify(f"the server could not be asked what it runs: {error}")
+        else:
+            running = found.configuration
+            if not (self._confirm(found) or same(running, self.running) or self._was_restarted(running)):
+                best = running
+                self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
+            self.running = running
+        if not same(self.running, best):
+            reason = "the run ends with its best configuration"
+            last = Apply(configuration=best, reason=reason, restores=True)
+            self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
+        self._journal.stands(self._state())
+        return self.running
+
     def _decide(self, event: on.Event) -> Decision:
         self.loop.observe(event)
         return self.loop.decide()
@@ -166,6 +201,35 @@ class Driver:
             measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)
         return self._act(found, lambda: judge(measurement), measurement)
 
+    def _measure(self) -> Measurement:
+        """Measure a window, and add to it what the change before it cost its requests."""
+        seconds = self.loop.window(self.window)
+        if math.isinf(self._due):
+            self._due = self._clock.now() + longest(seconds, self._settle) + OVERDUE
+        enough = self.loop.enough(self.window)
+        measurement = self.profiler.measure(seconds, settle=self._settle, enough=enough)
+        if self._change_before is not None:
+            measurement = self._change_before.noted(measurement)
+        self._due, self._settle, self._change_before = math.inf, 0.0, None
+        return measurement
+
+    def _recover(self, error: AdapterError) -> WindowRecord:
+        """Wait for a server that is away, then decide without a window; a lost configuration is restored."""
+        self._notify(f"{error}; keeping the last good configuration and waiting for the server")
+        self._journal.stands(self._state())
+        begun, self._may_have_restarted = self._clock.now(), True
+        found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
+        current = found.configuration
+        waited = self._clock.now() - begun
+        same, text = self.loop.space.same(current, self.running), self.loop.space.format(current)
+        reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
+        if same and waited < AT_ONCE:
+            reason = str(error)  # only the server's metrics were away
+        overdue, self._due = begun > self._due, self._due + waited  # an outage makes no window overdue
+        record = self._act(found, lambda: self._decide(on.Unseen(current, reason, overdue)))
+        self._settle = max(self._settle, AFTER_OUTAGE)
+        return replace(record, error=record.error or str(error))
+
     def _ask_running(self, shown: Configuration | None = None) -> Found:
         """Ask what the server runs.
 
@@ -179,18 +243,6 @@ class Driver:
         if self._unconfirmed is not None:
             wanted = self._unconfirmed.wanted
         return taken_together(each, space, applied=self.running, original=self.original, wanted=wanted)
-
-    def _measure(self) -> Measurement:
-        """Measure a window, and add to it what the change before it cost its requests."""
-        seconds = self.loop.window(self.window)
-        if math.isinf(self._due):
-            self._due = self._clock.now() + longest(seconds, self._settle) + OVERDUE
-        enough = self.loop.enough(self.window)
-        measurement = self.profiler.measure(seconds, settle=self._settle, enough=enough)
-        if self._change_before is not None:
-            measurement = self._change_before.noted(measurement)
-        self._due, self._settle, self._change_before = math.inf, 0.0, None
-        return measurement
 
     def _act(
         self, found: Found, judge: Callable[[], Decision], measurement: Measurement | None = None
@@ -309,36 +361,6 @@ class Driver:
         self.loop.observe(on.Overtaken())
         self._notify(f"somebody else set {self.loop.space.format(found)}; {going_on}")
 
-    def finish(self) -> Configuration:
-        """Leave the server with the best configuration that was tried under the present load.
-
-        The server is asked first what it runs. An interrupted change may have come about all the same, and a
-        restarted server may have lost its configuration; what somebody else has set stays.
-
-        Returns:
-            What the server runs.
-        """
-        best = self.loop.incumbent()
-        if not self._oversight.apply or best is None or self._oversight.orders.read().standing:
-            return self.running
-        same = self.loop.space.same
-        try:
-            found = self._ask_running()
-        except AdapterError as error:
-            self._notify(f"the server could not be asked what it runs: {error}")
-        else:
-            running = found.configuration
-            if not (self._confirm(found) or same(running, self.running) or self._was_restarted(running)):
-                best = running
-                self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
-            self.running = running
-        if not same(self.running, best):
-            reason = "the run ends with its best configuration"
-            last = Apply(configuration=best, reason=reason, restores=True)
-            self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
-        self._journal.stands(self._state())
-        return self.running
-
     def _carry_out(self, record: WindowRecord) -> WindowRecord:
         """Write a decision down, then do it; return the record with what came of it.
 
@@ -375,6 +397,25 @@ class Driver:
         if record.measurement is None:
             return record
         return replace(record, lag=self._clock.now() - record.measurement.end)
+
+    def _try_first(self, decision: Apply | Rollback) -> Outcome | None:
+        """Try a change on one replica; return what came of it if the others must not have it.
+
+        Repairs go to all replicas at once: while one tried them, the others would go on breaking the SLO.
+        """
+        if not self._oversight.canary or isinstance(decision, Rollback) or decision.restores:
+            return None
+        verdict = try_first(
+            self.backend,
+            decision.configuration,
+            self.loop.objective.slo,
+            wait=lambda settle: self._clock.sleep(settle + self.window),
+            forbidden=lambda: self._oversight.forbids(decision, self.loop.orders),
+        )
+        if verdict.objection:
+            self.loop.observe(on.Failed(decision, tried=True))
+            return Outcome("failed", verdict.objection)
+        return Outcome("interrupted", verdict.forbidden) if verdict.forbidden else None
 
     def _apply(self, decision: Apply | Rollback) -> Outcome:
         """Change the server as decided, and tell the loop what came of it."""
@@ -429,42 +470,6 @@ class Driver:
             error = f"{why} in the middle of it; the server runs what it ran before"
             self._notify(f"a change was broken off: {error}")
             self._journal.changed(replace(record, outcome="interrupted", error=error), self._state())
-
-    def _try_first(self, decision: Apply | Rollback) -> Outcome | None:
-        """Try a change on one replica; return what came of it if the others must not have it.
-
-        Repairs go to all replicas at once: while one tried them, the others would go on breaking the SLO.
-        """
-        if not self._oversight.canary or isinstance(decision, Rollback) or decision.restores:
-            return None
-        verdict = try_first(
-            self.backend,
-            decision.configuration,
-            self.loop.objective.slo,
-            wait=lambda settle: self._clock.sleep(settle + self.window),
-            forbidden=lambda: self._oversight.forbids(decision, self.loop.orders),
-        )
-        if verdict.objection:
-            self.loop.observe(on.Failed(decision, tried=True))
-            return Outcome("failed", verdict.objection)
-        return Outcome("interrupted", verdict.forbidden) if verdict.forbidden else None
-
-    def _recover(self, error: AdapterError) -> WindowRecord:
-        """Wait for a server that is away, then decide without a window; a lost configuration is restored."""
-        self._notify(f"{error}; keeping the last good configuration and waiting for the server")
-        self._journal.stands(self._state())
-        begun, self._may_have_restarted = self._clock.now(), True
-        found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
-        current = found.configuration
-        waited = self._clock.now() - begun
-        same, text = self.loop.space.same(current, self.running), self.loop.space.format(current)
-        reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
-        if same and waited < AT_ONCE:
-            reason = str(error)  # only the server's metrics were away
-        overdue, self._due = begun > self._due, self._due + waited  # an outage makes no window overdue
-        record = self._act(found, lambda: self._decide(on.Unseen(current, reason, overdue)))
-        self._settle = max(self._settle, AFTER_OUTAGE)
-        return replace(record, error=record.error or str(error))
 
     def _state(self) -> RunState:
         good = self.loop.last_good

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tuner.adapters.backend import Backend
-from tuner.control.drive.driver import Measurer
+from tuner.control.drive.watched import Measurer
 from tuner.errors import AdapterError, Refused
 from tuner.files.stored import Part, Stored
 from tuner.interruption import uninterrupted
