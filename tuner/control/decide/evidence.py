@@ -157,7 +157,7 @@ class ConfigurationRecord:
         return self.share[1] >= SHARE
 
     @property
-    def failing(self) -> bool:
+    def mostly_breaks(self) -> bool:
         """Whether it breaks the SLO at least as often as it keeps it."""
         return self.kept <= self.sure / 2
 

@@ -110,7 +110,7 @@ def propose(
     choice = agent.select(state, allowed) if search and explore else best
     known, moves = choice in record.configurations, choice != state.configuration
     expected = float(agent.costs(state.level)[choice]) if moves else present.cost
-    failing = not kept and present.failing
+    mostly_breaks = not kept and present.mostly_breaks
     basis = agent.basis(state, choice) if isinstance(agent, Explains) else ""
     if spent:
         why = f"{memory.budget_text()}, not exploring"
@@ -127,7 +127,7 @@ def propose(
         expected=expected,
         known=known,
         clearly_better=known and memory.clearly_cheaper(state.level, choice, state.configuration),
-        urgent=failing and not memory.search_over(state.level),
+        urgent=mostly_breaks and not memory.search_over(state.level),
         basis=basis,
         stay="; ".join([*used_up.values(), why]),
     )
