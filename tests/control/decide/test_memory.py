@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import configuration
 from tuner.control import GuardLimits
-from tuner.control.decide.evidence import Failures
+from tuner.control.decide.evidence import FailedRequests
 from tuner.control.decide.memory import HOUR, Memory, Probation, Search
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost
@@ -84,7 +84,7 @@ def test_a_configuration_that_was_rolled_back_is_banned_for_a_while() -> None:
 def test_a_ban_ends_the_probation() -> None:
     """What was rolled back is judged."""
     memory = memory_with()
-    memory.probation = Probation(configuration(), Failures())
+    memory.probation = Probation(configuration(), FailedRequests())
 
     memory.ban(24, 5)
 

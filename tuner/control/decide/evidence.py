@@ -2,7 +2,7 @@
 
 A window of few requests proves little, and old windows prove less than new ones. So each window counts as
 much as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades. Requests
-that fail by chance speak against nothing (:meth:`Failures.more_than`).
+that fail by chance speak against nothing (:meth:`FailedRequests.more_than`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import NamedTuple
 from tuner.measurement import QUANTILES, Measurement
 from tuner.objective import Slo
 
-__all__ = ["SPREAD", "ConfigurationRecord", "Failures", "Margin", "Spread", "margin", "probability_kept"]
+__all__ = [
+    "SPREAD",
+    "ConfigurationRecord",
+    "FailedRequests",
+    "Margin",
+    "Spread",
+    "margin",
+    "probability_kept",
+]
 
 FADING = 0.9
 """How much of a window's weight is left after the next one: servers change."""
@@ -81,7 +89,7 @@ def probability_kept(m: Measurement, slo: Slo) -> float:
     return 0.0 if m.failures else margin(m, slo).kept
 
 
-class Failures(NamedTuple):
+class FailedRequests(NamedTuple):
     """How many requests failed in some time."""
 
     failed: int = 0
@@ -93,7 +101,7 @@ class Failures(NamedTuple):
         """Share of the requests that failed; 0 if there were none."""
         return self.failed / self.asked if self.asked > 0 else 0.0
 
-    def more_than(self, others: Failures) -> bool:
+    def more_than(self, others: FailedRequests) -> bool:
         """Whether a larger share failed than of other requests, by more than chance explains.
 
         It is Fisher's exact test. Where there were no others nobody knows what fails without any change: then

@@ -15,7 +15,7 @@ from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision
-from tuner.control.decide.evidence import Failures, margin, probability_kept
+from tuner.control.decide.evidence import FailedRequests, margin, probability_kept
 from tuner.control.decide.facts import Facts, propose
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.load import Load, Loads
@@ -210,7 +210,7 @@ class ControlLoop:
             space=self.space,
             orders=self.orders,
             running=running,
-            breaker=f"{memory.failures} changes in a row failed; {tries}" if memory.pause else "",
+            breaker=f"{memory.failed_changes} changes in a row failed; {tries}" if memory.pause else "",
             probation=memory.probation,
             **seen,
         )
@@ -242,7 +242,7 @@ class ControlLoop:
             self.last_good = self.incumbent()
         good = self._best_other(level, index)
         change = None if self._has_order(m.configuration) else memory.probation
-        failed = Failures(m.failures, m.asked)
+        failed = FailedRequests(m.failures, m.asked)
         failing = change is not None and failed.more_than(change.failed_requests)
         broken = change is not None and good is not None and shown.kept < UNLIKELY
         sign = "within" if kept else "breaks"
