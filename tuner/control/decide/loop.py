@@ -158,9 +158,9 @@ class ControlLoop:
                     memory.failed()
                 if tried or (refused and isinstance(decision, Apply) and not decision.restores):
                     memory.ban(self.level, self._index(decision.configuration))
-            case on.Remembered(level, configuration, cost, kept, learn):
+            case on.Remembered(level, configuration, cost, probability, learn):
                 self.level, index = level, self._index(configuration)
-                memory.record(level, index, cost, kept)
+                memory.record(level, index, cost, probability)
                 if learn:
                     state = State(level=level, configuration=index)
                     self.agent.update(state, index, cost, state)
@@ -244,7 +244,7 @@ class ControlLoop:
         change = None if self._has_order(m.configuration) else memory.probation
         failed = FailedRequests(m.failures, m.asked)
         failing = change is not None and failed.more_than(change.failed_requests)
-        broken = change is not None and good is not None and shown.kept < UNLIKELY
+        broken = change is not None and good is not None and shown.probability_kept < UNLIKELY
         sign = "within" if kept else "breaks"
         self._gather_facts(
             m.configuration,

@@ -192,21 +192,21 @@ class Memory:
         """A window was measured; the change before it delayed the requests of ``lost`` windows."""
         self._lost += lost
 
-    def record(self, level: int, configuration: int, cost: float, kept: float) -> None:
-        """Record a usable window, which kept the SLO with a probability.
+    def record(self, level: int, configuration: int, cost: float, probability: float) -> None:
+        """Record a usable window, which kept the SLO with this probability.
 
         A window that breaks the SLO is charged to the error budget, and so are requests that a change
         delayed. Both are charged only where a configuration keeps the SLO under that load: elsewhere there
         was nothing to lose.
         """
         record = self.levels.setdefault(level, LevelRecord())
-        self._charged.append(self._lost + (kept < 0.5) if record.good else 0.0)
+        self._charged.append(self._lost + (probability < 0.5) if record.good else 0.0)
         self._lost = 0.0
         self.windows += 1
         one = record.configurations.setdefault(configuration, ConfigurationRecord())
         was_good = one.windows > 0 and one.good
         self.spread.add(cost, one)
-        one.add(cost, kept)
+        one.add(cost, probability)
         if not (self.budget_spent and one.good):
             least = record.configurations[record.tried[0]].cost
             tried, lost = one.windows <= LITTLE or not one.good, was_good and not one.good
