@@ -16,11 +16,12 @@ from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision
 from tuner.control.decide.evidence import FailedRequests, margin, probability_kept
-from tuner.control.decide.facts import Facts, propose
+from tuner.control.decide.facts import Facts
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.load import Load, Loads
 from tuner.control.decide.memory import Memory, Probation
 from tuner.control.decide.orders import Orders
+from tuner.control.decide.proposal import propose
 from tuner.control.decide.rules import decide
 from tuner.control.decide.validation import LOOKS_BACK, implausible, unusable
 from tuner.duration import format_duration
