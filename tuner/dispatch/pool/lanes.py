@@ -14,8 +14,8 @@ from functools import partial
 
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.pool.accelerators import Accelerator, Accelerators
-from tuner.dispatch.pool.beliefs import Stream
 from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.stream import Stream
 from tuner.dispatch.request import Status
 
 __all__ = ["Batch", "Lane", "Lanes", "Send"]

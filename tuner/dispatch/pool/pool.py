@@ -27,13 +27,14 @@ import numpy as np
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
 from tuner.dispatch.pool.accelerators import Accelerators
-from tuner.dispatch.pool.beliefs import Beliefs, Stream, noticeable
+from tuner.dispatch.pool.beliefs import Beliefs, noticeable
 from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import Observer, PoolSession, Rules
+from tuner.dispatch.pool.stream import Stream
 from tuner.dispatch.request import Status
 from tuner.dispatch.tracing import note_planned
 from tuner.scheduling.catalogue import build_policy
