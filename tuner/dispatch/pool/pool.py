@@ -30,10 +30,11 @@ from tuner.dispatch.pool.accelerators import Accelerators
 from tuner.dispatch.pool.beliefs import Beliefs, noticeable
 from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
+from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
-from tuner.dispatch.pool.rules import Observer, PoolSession, Rules
+from tuner.dispatch.pool.rules import PoolSession, Rules
 from tuner.dispatch.pool.stream import Stream
 from tuner.dispatch.request import Status
 from tuner.dispatch.tracing import note_planned
