@@ -238,7 +238,7 @@ class Pool:
         ]
         self._origin, self._latest_time = self._loop.time(), 0.0
         busy = {place: ends - self._origin for place, ends in self._lanes.busy_until.items()}
-        spec = ClusterSpec(sessions=specs, kinds=self._lanes.kinds, delays=delays, busy=busy)
+        spec = ClusterSpec(sessions=specs, kinds=self._lanes.server_numbers, delays=delays, busy=busy)
         policy = build_policy(self.rules.policy, spec, self.rules.chosen)
         if self._journal is not None:
             self._segment = self._journal.begin(self.rules.policy, self.rules.chosen, spec)
