@@ -31,7 +31,7 @@ from tuner.dispatch.pool.beliefs import Beliefs, noticeable
 from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.observer import Observer
-from tuner.dispatch.pool.pending import Pending, traces_of
+from tuner.dispatch.pool.pending import Pending, still_waiting, traces_of
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import PoolSession, Rules
@@ -183,7 +183,7 @@ class Pool:
 
     def restart(self) -> None:
         """Begin a new scheduler over the servers that are up; what waits arrives there again."""
-        waiting = [one for one in dict.fromkeys(self._waiting.values()) if one.queued and not one.over]
+        waiting = still_waiting(self._waiting.values())
         self._waiting.clear()
         for one in waiting:
             self._queues[one.session].items -= one.items
@@ -207,7 +207,7 @@ class Pool:
         gone = {number: one for number, one in self._waiting.items() if one.session in sessions}
         for number in gone:
             del self._waiting[number]
-        return [one for one in dict.fromkeys(gone.values()) if one.queued and not one.over]
+        return still_waiting(gone.values())
 
     def close(self) -> None:
         """End the timers, and refuse what waits; a server that comes or goes later changes nothing."""
@@ -348,7 +348,7 @@ class Pool:
     def _take_entries(self, numbers: Iterable[int]) -> list[Pending]:
         """Take some of the scheduler's entries; return their requests that still wait, each once."""
         found = [one for number in numbers if (one := self._waiting.pop(number, None)) is not None]
-        return [one for one in dict.fromkeys(found) if one.queued and not one.over]
+        return still_waiting(found)
 
     def _set_timer(self) -> None:
         """Set the timer to the time at which the scheduler wants to be woken."""
