@@ -267,7 +267,7 @@ class Dispatcher:
     def _carry_out(self, plan: _Plan, config: DispatchConfig) -> None:
         """Go over to the pools of a plan."""
         for pool, members in plan.kept:
-            pool.set(config.rules(), [pool_session(one) for one in members])
+            pool.reconfigure(config.rules(), [pool_session(one) for one in members])
         for pool in plan.begun:
             pool.restart()  # the old pools have gone on sending batches to its servers
         self.config, self.pools = config, plan.pools

@@ -163,7 +163,7 @@ class Pool:
         if self.up and not was_up:
             self._observer.returned([*self._queues])
 
-    def set(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
+    def reconfigure(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
         """Change the rules and the limits of the sessions; what waits goes on waiting.
 
         Args:
