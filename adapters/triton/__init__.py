@@ -20,7 +20,7 @@ def connect(target: str, grids: Grids) -> Backend:
     # These import grpc, which takes a third of a second; a command that opens no Triton should not wait for
     # it.
     from tuner.adapters.replicas.targets import open_replicas
-    from tuner.adapters.triton.ensemble import open_model
+    from tuner.adapters.triton.opening import open_model
     from tuner.adapters.triton.target import FORM
 
     return open_replicas(target, FORM.port, lambda one: open_model(one, grids))
