@@ -52,7 +52,7 @@ from tuner.agents.rrl.drift import DriftDetector
 from tuner.agents.rrl.measured import ERA_SPAN, MeasuredWindows, left_on
 from tuner.agents.rrl.neural.prior import NeuralPrior, stored_prior
 from tuner.agents.rrl.parameters import RRLParameters
-from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior, stored_costs
+from tuner.agents.rrl.prior import InterpolatedPrior, LogCosts, Prior, stored_costs
 from tuner.agents.rrl.rise import CARRIED
 from tuner.agents.rrl.risk import bearable, safe
 from tuner.agents.rrl.smoothing import (
@@ -266,9 +266,10 @@ class SmoothPerception:
         everything = np.arange(self.space.size)
         loads = [math.log2(self.parameters.levels.rate(level)) for level in levels]
         states = [State(level=level, configuration=0) for level in levels]
-        self.start_from(Prior(np.array(loads), np.array([self._predict(s, everything)[0] for s in states])))
+        logs = np.array([self._predict(s, everything)[0] for s in states])
+        self.start_from(InterpolatedPrior(np.array(loads), logs))
 
-    def start_from(self, prior: ExpectedCosts) -> None:
+    def start_from(self, prior: Prior) -> None:
         """Forget everything measured and start from a prior."""
         with self._lock:
             self._forget(prior)
@@ -330,7 +331,7 @@ class SmoothPerception:
                 self.measured.begin_era(0)
                 self.fitted, self._beliefs = 0, {}
 
-    def _forget(self, prior: ExpectedCosts | None) -> None:
+    def _forget(self, prior: Prior | None) -> None:
         """Forget everything but a prior."""
         self.prior = prior
         self.measured = MeasuredWindows(self._places, self.parameters.memory)

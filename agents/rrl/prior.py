@@ -15,7 +15,7 @@ import numpy as np
 from tuner.agents.log_cost import log_costs
 from tuner.agents.policy_file import StoredArrays
 
-__all__ = ["ExpectedCosts", "LogCosts", "Prior", "make_prior", "stored_costs"]
+__all__ = ["InterpolatedPrior", "LogCosts", "Prior", "make_prior", "stored_costs"]
 
 
 class LogCosts(NamedTuple):
@@ -38,7 +38,7 @@ class LogCosts(NamedTuple):
         return np.asarray(np.sqrt(self.own**2 + leap**2 + (self.loadings**2).sum(axis=1)))
 
 
-class ExpectedCosts(Protocol):
+class Prior(Protocol):
     """What the smoother needs of any prior."""
 
     @property
@@ -67,7 +67,7 @@ class ExpectedCosts(Protocol):
         """Return everything it knows, for a saved policy."""
 
 
-class Prior(NamedTuple):
+class InterpolatedPrior(NamedTuple):
     """Expected costs at some loads; interpolated in between, those of the nearest load beyond the ends."""
 
     loads: np.ndarray  # (k,) octaves, increasing, k >= 1
@@ -109,7 +109,7 @@ class Prior(NamedTuple):
         return np.asarray((1.0 - share) * self.logs[right - 1] + share * self.logs[right])
 
 
-def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> Prior:
+def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> InterpolatedPrior:
     """Make a prior from a simulation.
 
     Args:
@@ -120,11 +120,11 @@ def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> 
         raise ValueError(f"rates must be positive and each once, but got {list(rates)}")
     ordered = sorted(rates)
     logs = np.array([log_costs(costs(rate)) for rate in ordered])
-    return Prior(np.log2(ordered), logs)
+    return InterpolatedPrior(np.log2(ordered), logs)
 
 
-def stored_costs(arrays: StoredArrays, size: int) -> Prior | None:
-    """Read what :meth:`Prior.arrays` returned; None if there is nothing of it.
+def stored_costs(arrays: StoredArrays, size: int) -> InterpolatedPrior | None:
+    """Read what :meth:`InterpolatedPrior.arrays` returned; None if there is nothing of it.
 
     Raises:
         ValueError: A value is out of range.
@@ -137,4 +137,4 @@ def stored_costs(arrays: StoredArrays, size: int) -> Prior | None:
     increasing = loads.size and np.isfinite(loads).all() and (np.diff(loads) > 0).all()
     if not (increasing and np.isfinite(logs).all()):
         raise ValueError("its prior has values out of range")
-    return Prior(loads, logs)
+    return InterpolatedPrior(loads, logs)
