@@ -50,9 +50,9 @@ from tuner.agents.log_cost import SMALLEST_COST, log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
 from tuner.agents.rrl.measured import ERA_SPAN, MeasuredWindows, left_on
-from tuner.agents.rrl.neural.prior import NeuralPrior, stored_prior
+from tuner.agents.rrl.neural.prior import NeuralPrior
 from tuner.agents.rrl.parameters import RRLParameters
-from tuner.agents.rrl.prior import InterpolatedPrior, LogCosts, Prior, stored_costs
+from tuner.agents.rrl.prior import InterpolatedPrior, LogCosts, Prior
 from tuner.agents.rrl.rise import CARRIED
 from tuner.agents.rrl.risk import bearable, safe
 from tuner.agents.rrl.smoothing import (
@@ -306,7 +306,7 @@ class SmoothPerception:
         if not (finite and inside.all() and (np.abs(theta) < LARGEST_LOGARITHM).all() and total >= len(rows)):
             raise ValueError("its windows have values out of range")
         with self._lock:
-            self._forget(stored_costs(arrays, size) or stored_prior(arrays, self.space))
+            self._forget(InterpolatedPrior.stored(arrays, size) or NeuralPrior.stored(arrays, self.space))
             self.measured.restore(rows, era, total)
             self.theta, self.fitted = theta.copy(), fitted
             self.drift.above, self.drift.below = map(float, sums)

@@ -8,14 +8,14 @@ smoother than the costs themselves, and needs fewer windows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
 from tuner.agents.log_cost import log_costs
 from tuner.agents.policy_file import StoredArrays
 
-__all__ = ["InterpolatedPrior", "LogCosts", "Prior", "make_prior", "stored_costs"]
+__all__ = ["InterpolatedPrior", "LogCosts", "Prior", "make_prior"]
 
 
 class LogCosts(NamedTuple):
@@ -100,6 +100,27 @@ class InterpolatedPrior(NamedTuple):
         """Return loads and logarithms."""
         return {"prior_loads": self.loads, "prior_logs": self.logs}
 
+    @classmethod
+    def stored(cls, arrays: StoredArrays, size: int) -> Self | None:
+        """Read what :meth:`arrays` returned; None if there is nothing of it.
+
+        Args:
+            arrays: Of a saved policy.
+            size: Number of configurations.
+
+        Raises:
+            ValueError: A value is out of range.
+            StorageError: An array is missing or of another shape.
+        """
+        if "prior_loads" not in arrays:
+            return None
+        loads = arrays.take("prior_loads", (None,))
+        logs = arrays.take("prior_logs", (loads.size, size))
+        increasing = loads.size and np.isfinite(loads).all() and (np.diff(loads) > 0).all()
+        if not (increasing and np.isfinite(logs).all()):
+            raise ValueError("its prior has values out of range")
+        return cls(loads, logs)
+
     def _mean(self, load: float) -> np.ndarray:
         right = int(np.searchsorted(self.loads, load))
         if right in (0, self.loads.size):
@@ -121,20 +142,3 @@ def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> 
     ordered = sorted(rates)
     logs = np.array([log_costs(costs(rate)) for rate in ordered])
     return InterpolatedPrior(np.log2(ordered), logs)
-
-
-def stored_costs(arrays: StoredArrays, size: int) -> InterpolatedPrior | None:
-    """Read what :meth:`InterpolatedPrior.arrays` returned; None if there is nothing of it.
-
-    Raises:
-        ValueError: A value is out of range.
-        StorageError: An array is missing or of another shape.
-    """
-    if "prior_loads" not in arrays:
-        return None
-    loads = arrays.take("prior_loads", (None,))
-    logs = arrays.take("prior_logs", (loads.size, size))
-    increasing = loads.size and np.isfinite(loads).all() and (np.diff(loads) > 0).all()
-    if not (increasing and np.isfinite(logs).all()):
-        raise ValueError("its prior has values out of range")
-    return InterpolatedPrior(loads, logs)
