@@ -2,9 +2,9 @@
 
 An experiment reproduces a table or figure of a paper, or measures something of our own. Its methods say what
 there is to measure (``tasks``), how one of these is measured with one seed (``measure``), and what the
-answers come to: figures (``rows``), curves (``series``) and drawings (``draw``). This module does what is the
-same for all experiments: quick runs, seeds, processes, progress bars, pairing tasks with their answers, and
-the stored result.
+answers come to: numbers (``rows``), curves (``series``) and figures (``draw``). This module does what is
+the same for all experiments: quick runs, seeds, processes, progress bars, pairing tasks with their answers,
+and the stored result.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Experiment(ABC, Generic[Task, Answer]):
 
     @abstractmethod
     def rows(self, found: Answers[Task, Answer], /) -> Iterable[Row]:
-        """Return the figures of the result, computed from the answers."""
+        """Return the rows of the result, computed from the answers."""
 
     def series(self, found: Answers[Task, Answer], /) -> Iterable[Series]:  # noqa: ARG002 - there may be none
         """Return the curves of the result, computed from the answers."""
