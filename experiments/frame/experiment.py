@@ -24,7 +24,7 @@ from tuner.laboratory.progress import track
 from tuner.report import style
 from tuner.report.series import Series
 
-__all__ = ["Answers", "Experiment", "RepeatedExperiment", "Scaled", "SequentialExperiment", "experiment"]
+__all__ = ["Answers", "Experiment", "OneTaskExperiment", "Scaled", "SequentialExperiment", "experiment"]
 
 Value = TypeVar("Value")
 Task = TypeVar("Task")
@@ -226,7 +226,7 @@ class Experiment(ABC, Generic[Task, Answer]):
         return self.measure(*call)
 
 
-class RepeatedExperiment(Experiment[None, Answer]):
+class OneTaskExperiment(Experiment[None, Answer]):
     """An experiment with one task, which is measured with every seed."""
 
     def tasks(self) -> tuple[None]:
@@ -234,7 +234,7 @@ class RepeatedExperiment(Experiment[None, Answer]):
         return (None,)
 
 
-class SequentialExperiment(RepeatedExperiment[Answer]):
+class SequentialExperiment(OneTaskExperiment[Answer]):
     """An experiment that is one sequence of steps, each of which needs the machine to itself."""
 
     def seeds_of(self, _: None) -> Sequence[int]:
