@@ -33,7 +33,7 @@ from tuner.adapters.triton.configuration import DELAY, INSTANCES, MAX_BATCH_SIZE
 from tuner.adapters.triton.download import fetch_triton
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.errors import AdapterError
-from tuner.experiments.frame.environment import environment_of
+from tuner.experiments.frame.virtualenv import environment_of
 from tuner.experiments.live.testbed import GRIDS
 from tuner.experiments.neural.bench import Bench
 from tuner.knobs import Configuration

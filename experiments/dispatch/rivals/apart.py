@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tuner.errors import AdapterError
 from tuner.experiments.dispatch.rivals.catalogue import SYSTEMS
-from tuner.experiments.frame.environment import environment_of
+from tuner.experiments.frame.virtualenv import environment_of
 
 __all__ = ["RequestCost", "measured"]
 
