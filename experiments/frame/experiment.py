@@ -227,7 +227,7 @@ class Experiment(ABC, Generic[Task, Answer]):
 
 
 class OneTaskExperiment(Experiment[None, Answer]):
-    """An experiment with one task, which is measured with every seed."""
+    """An experiment with one task, which is measured with each of its seeds."""
 
     def tasks(self) -> tuple[None]:
         """Return the one task."""
