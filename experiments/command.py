@@ -156,9 +156,9 @@ def write_pages(
 
 
 def _show(result: Result) -> None:
-    from tuner.experiments.frame.table import show_figures
+    from tuner.experiments.frame.table import show_rows
 
-    show_figures(
+    show_rows(
         f"{result.experiment}, {result.seeds} seeds",
         ("published", "measured", "low", "high"),
         [

@@ -13,14 +13,12 @@ def connect(target: str, grids: Grids) -> Backend:
 
     Args:
         target: ``triton://host:8001/model?metrics=8002``. Several replicas are hosts with commas between
-        them, or
-            a name and ``replicas=dns``.
+            them, or a name and ``replicas=dns``.
         grids: Grids in place of the default ones, by knob name, and of further ``parameters.KEY``.
     """
-    # These import grpc, which takes a third of a second; a command that opens no Triton should not wait for
-    # it.
+    # These import grpc, which takes a third of a second: a command that opens no Triton should not wait.
     from tuner.adapters.replicas.targets import open_replicas
-    from tuner.adapters.triton.ensemble import open_model
+    from tuner.adapters.triton.opening import open_model
     from tuner.adapters.triton.target import FORM
 
     return open_replicas(target, FORM.port, lambda one: open_model(one, grids))

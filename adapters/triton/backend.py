@@ -136,7 +136,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         after = rewrite(before, wanted, self.original)
         if differ_in_instances_only(before, after):
             after = toggle_reload_mark(after)
-        return self._go(before, after, wanted)
+        return self._reconfigure(before, after, wanted)
 
     def _put_back(self) -> Change | None:
         before = self._client.config()
@@ -147,11 +147,11 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         found = read_configuration(self.original, self._space.names)
         if differ_in_instances_only(before, self.original):
             marked = toggle_reload_mark(self.original)
-            self._go(before, marked, found)
+            self._reconfigure(before, marked, found)
             before = marked
-        return self._go(before, self.original, found)
+        return self._reconfigure(before, self.original, found)
 
-    def _go(self, before: ModelConfig, after: ModelConfig, configuration: Configuration) -> Change:
+    def _reconfigure(self, before: ModelConfig, after: ModelConfig, configuration: Configuration) -> Change:
         """Change the server, which then runs ``configuration``; its statistics show what that cost."""
         self._sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts

@@ -58,8 +58,7 @@ class TritonClient(ControlClient[TritonTarget]):
             with self.translated():
                 metadata = self._connection.get_server_metadata(client_timeout=self._timeout)
         except TimedOut as error:
-            # This is the first call. A server that does not answer it is more likely no Triton than a slow
-            # one.
+            # This is the first call: a server that does not answer it is more likely no Triton than slow.
             problem = f"{self._target.address}: no answer within {self._timeout:g} s"
             raise Unreachable(f"{problem}; {self.hint}") from error
         return one_line(metadata.name, LONGEST_NAME), one_line(metadata.version, LONGEST_NAME)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tuner.adapters.embedded.cache import Progress, silent
 from tuner.adapters.embedded.server import HOST, EmbeddedServer
 from tuner.adapters.triton.download import fetch_triton, python_library_folder, require_platform
-from tuner.adapters.triton.repository import assemble_backends, make_repository
+from tuner.adapters.triton.embedded_repository import assemble_backends, make_repository
 
 __all__ = ["EmbeddedTriton", "TritonOptions", "TritonPorts"]
 

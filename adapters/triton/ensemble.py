@@ -12,25 +12,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
+from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.live.knobs import batch_grid
 from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit, read_configuration
-from tuner.adapters.triton.target import parse_target
 from tuner.errors import AdapterError, InvalidInput, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
-__all__ = ["EnsembleBackend", "batch_sizes", "is_ensemble", "open_model"]
+__all__ = ["EnsembleBackend", "batch_sizes", "is_ensemble"]
 
 MOST_MODELS = 100
 """Models and ensembles in an ensemble."""
@@ -45,20 +42,6 @@ def is_ensemble(config: Mapping[str, Any]) -> bool:
 def _steps(config: Mapping[str, Any]) -> list[str]:
     """Return the models and ensembles that an ensemble names, in order."""
     return [str(step.get("model_name", "")) for step in config.get("ensemble_scheduling", {}).get("step", [])]
-
-
-def open_model(target: str, grids: Grids) -> Backend:
-    """Open a model; an ensemble has the knobs of the models that it is made of.
-
-    Raises:
-        InvalidInput: The target or a grid cannot be used.
-        AdapterError: The server cannot be asked.
-    """
-    parsed = parse_target(target)
-    with closing(TritonClient(parsed)) as client:
-        client.identity()
-        composed = is_ensemble(client.config())
-    return EnsembleBackend(TritonBackend(target), grids) if composed else TritonBackend(target, grids)
 
 
 class EnsembleBackend:

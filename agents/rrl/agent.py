@@ -31,7 +31,7 @@ from tuner.agents.rrl.exploration import probabilities
 from tuner.agents.rrl.neural.prior import NeuralPrior, estimable
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.perception import SmoothPerception
-from tuner.agents.rrl.prior import ExpectedCosts
+from tuner.agents.rrl.prior import Prior
 from tuner.knobs import KnobSpace
 from tuner.objective import Objective
 
@@ -165,7 +165,7 @@ class RRL:
         self.perception.transfer()
         self.perception.trainer.background = not synchronous
 
-    def start_from(self, prior: ExpectedCosts) -> None:
+    def start_from(self, prior: Prior) -> None:
         """Forget everything and start from a prior, which a table has not.
 
         Args:

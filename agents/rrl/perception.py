@@ -50,9 +50,9 @@ from tuner.agents.log_cost import SMALLEST_COST, log_cost
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
 from tuner.agents.rrl.measured import ERA_SPAN, MeasuredWindows, left_on
-from tuner.agents.rrl.neural.prior import NeuralPrior, stored_prior
+from tuner.agents.rrl.neural.prior import NeuralPrior
 from tuner.agents.rrl.parameters import RRLParameters
-from tuner.agents.rrl.prior import ExpectedCosts, LogCosts, Prior, stored_costs
+from tuner.agents.rrl.prior import InterpolatedPrior, LogCosts, Prior
 from tuner.agents.rrl.rise import CARRIED
 from tuner.agents.rrl.risk import bearable, safe
 from tuner.agents.rrl.smoothing import (
@@ -267,16 +267,16 @@ class SmoothPerception:
         least = min(map(neighbours, levels))  # a prior has one machine: the one shared least
         states = [State(level=level, configuration=0) for level in levels if neighbours(level) == least]
         measured, width = [self._load(state) for state in states], math.log2(grid.ratio)
-        for load in self.prior.loads.tolist() if isinstance(self.prior, Prior) else ():
+        for load in self.prior.loads.tolist() if isinstance(self.prior, InterpolatedPrior) else ():
             if min(abs(load - other) for other in measured) >= width:
                 level = grid.level(2.0**load) + SPAN * least
                 states.append(State(level=level, configuration=0, rate=2.0**load))
         states.sort(key=self._load)
         everything = np.arange(self.space.size)
         logs = np.array([self._predict(state, everything)[0] for state in states])
-        self.start_from(Prior(np.array([self._load(state) for state in states]), logs))
+        self.start_from(InterpolatedPrior(np.array([self._load(state) for state in states]), logs))
 
-    def start_from(self, prior: ExpectedCosts) -> None:
+    def start_from(self, prior: Prior) -> None:
         """Forget everything measured and start from a prior."""
         with self._lock:
             self._forget(prior)
@@ -313,7 +313,7 @@ class SmoothPerception:
         if not (finite and inside.all() and (np.abs(theta) < LARGEST_LOGARITHM).all() and total >= len(rows)):
             raise ValueError("its windows have values out of range")
         with self._lock:
-            self._forget(stored_costs(arrays, size) or stored_prior(arrays, self.space))
+            self._forget(InterpolatedPrior.stored(arrays, size) or NeuralPrior.stored(arrays, self.space))
             self.measured.restore(rows, era, total)
             self.theta, self.fitted = theta.copy(), fitted
             self.drift.above, self.drift.below = map(float, sums)
@@ -337,7 +337,7 @@ class SmoothPerception:
                 self.measured.begin_era(0)
                 self.fitted, self._beliefs = 0, {}
 
-    def _forget(self, prior: ExpectedCosts | None) -> None:
+    def _forget(self, prior: Prior | None) -> None:
         """Forget everything but a prior."""
         self.prior = prior
         self.measured = MeasuredWindows(self._places, self.parameters.memory)

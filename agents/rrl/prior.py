@@ -8,14 +8,14 @@ smoother than the costs themselves, and needs fewer windows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
 from tuner.agents.log_cost import log_costs
 from tuner.agents.policy_file import StoredArrays
 
-__all__ = ["ExpectedCosts", "LogCosts", "Prior", "make_prior", "stored_costs"]
+__all__ = ["InterpolatedPrior", "LogCosts", "Prior", "make_prior"]
 
 
 class LogCosts(NamedTuple):
@@ -38,7 +38,7 @@ class LogCosts(NamedTuple):
         return np.asarray(np.sqrt(self.own**2 + leap**2 + (self.loadings**2).sum(axis=1)))
 
 
-class ExpectedCosts(Protocol):
+class Prior(Protocol):
     """What the smoother needs of any prior."""
 
     @property
@@ -67,7 +67,7 @@ class ExpectedCosts(Protocol):
         """Return everything it knows, for a saved policy."""
 
 
-class Prior(NamedTuple):
+class InterpolatedPrior(NamedTuple):
     """Expected costs at some loads; interpolated in between, those of the nearest load beyond the ends."""
 
     loads: np.ndarray  # (k,) octaves, increasing, k >= 1
@@ -100,6 +100,27 @@ class Prior(NamedTuple):
         """Return loads and logarithms."""
         return {"prior_loads": self.loads, "prior_logs": self.logs}
 
+    @classmethod
+    def stored(cls, arrays: StoredArrays, size: int) -> Self | None:
+        """Read what :meth:`arrays` returned; None if there is nothing of it.
+
+        Args:
+            arrays: Of a saved policy.
+            size: Number of configurations.
+
+        Raises:
+            ValueError: A value is out of range.
+            StorageError: An array is missing or of another shape.
+        """
+        if "prior_loads" not in arrays:
+            return None
+        loads = arrays.take("prior_loads", (None,))
+        logs = arrays.take("prior_logs", (loads.size, size))
+        increasing = loads.size and np.isfinite(loads).all() and (np.diff(loads) > 0).all()
+        if not (increasing and np.isfinite(logs).all()):
+            raise ValueError("its prior has values out of range")
+        return cls(loads, logs)
+
     def _mean(self, load: float) -> np.ndarray:
         right = int(np.searchsorted(self.loads, load))
         if right in (0, self.loads.size):
@@ -109,7 +130,7 @@ class Prior(NamedTuple):
         return np.asarray((1.0 - share) * self.logs[right - 1] + share * self.logs[right])
 
 
-def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> Prior:
+def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> InterpolatedPrior:
     """Make a prior from a simulation.
 
     Args:
@@ -120,21 +141,4 @@ def make_prior(rates: Sequence[float], costs: Callable[[float], np.ndarray]) -> 
         raise ValueError(f"rates must be positive and each once, but got {list(rates)}")
     ordered = sorted(rates)
     logs = np.array([log_costs(costs(rate)) for rate in ordered])
-    return Prior(np.log2(ordered), logs)
-
-
-def stored_costs(arrays: StoredArrays, size: int) -> Prior | None:
-    """Read what :meth:`Prior.arrays` returned; None if there is nothing of it.
-
-    Raises:
-        ValueError: A value is out of range.
-        StorageError: An array is missing or of another shape.
-    """
-    if "prior_loads" not in arrays:
-        return None
-    loads = arrays.take("prior_loads", (None,))
-    logs = arrays.take("prior_logs", (loads.size, size))
-    increasing = loads.size and np.isfinite(loads).all() and (np.diff(loads) > 0).all()
-    if not (increasing and np.isfinite(logs).all()):
-        raise ValueError("its prior has values out of range")
-    return Prior(loads, logs)
+    return InterpolatedPrior(np.log2(ordered), logs)

@@ -59,9 +59,9 @@ def bench(
 
 
 def _show(report: BenchReport) -> None:
-    from tuner.experiments.frame.table import show_figures
+    from tuner.experiments.frame.table import show_rows
 
-    show_figures(
+    show_rows(
         f"{report.benchmark} ({report.machine})",
         ("value", "baseline", "ratio"),
         [(row.id, (row.value, row.baseline, row.ratio), row.unit, row.note) for row in report.rows],

@@ -37,7 +37,7 @@ class BenchOptions:
 
 
 class BenchRow(Part):
-    """One figure."""
+    """One number of a benchmark, beside what it is compared with."""
 
     id: str
     value: float

@@ -19,7 +19,7 @@ import numpy as np
 from tuner.experiments.daemon.bed import TARGET, Bed, open_bed
 from tuner.experiments.daemon.kinds import KINDS, BrokenPromise, Kind
 from tuner.experiments.daemon.process import wait_until
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
 __all__ = ["DaemonFaults", "FaultOutcome", "suffer", "summary"]
@@ -63,7 +63,7 @@ class FaultOutcome:
     minutes=45,
     live=True,
 )
-class DaemonFaults(RepeatedExperiment[list[FaultOutcome]]):
+class DaemonFaults(OneTaskExperiment[list[FaultOutcome]]):
     """Injects every kind once for each seed, which gives the order and the forms."""
 
     window = Scaled(5.0, quick=3.0)

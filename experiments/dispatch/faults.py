@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, servers
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
 __all__ = ["DispatchFaults"]
@@ -45,7 +45,7 @@ class Survived(NamedTuple):
     live=True,
     repeated=False,
 )
-class DispatchFaults(RepeatedExperiment[Survived]):
+class DispatchFaults(OneTaskExperiment[Survived]):
     """Offers a steady load, and kills one of two servers again and again."""
 
     requests = Scaled(1_000_000, quick=3_000)

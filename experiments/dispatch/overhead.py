@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, servers
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
 __all__ = ["DispatchOverhead"]
@@ -24,7 +24,7 @@ RATE = 500.0
     minutes=7,
     live=True,
 )
-class DispatchOverhead(RepeatedExperiment[dict[str, list[float]]]):
+class DispatchOverhead(OneTaskExperiment[dict[str, list[float]]]):
     """Sends the same requests directly and through the dispatcher, which waits for no batch, in turns."""
 
     seconds = Scaled(20.0, quick=2.0)

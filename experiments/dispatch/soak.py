@@ -18,7 +18,7 @@ from tuner.experiments.dispatch.bench import (
     rates_of,
     servers,
 )
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.report import style
 from tuner.report.series import Series, curve
@@ -65,7 +65,7 @@ class Soaked(NamedTuple):
     live=True,
     repeated=False,
 )
-class DispatchSoak(RepeatedExperiment[Soaked]):
+class DispatchSoak(OneTaskExperiment[Soaked]):
     """Offers a steady load to two models on two servers, and looks twice a minute."""
 
     minutes = Scaled(30.0, quick=0.05)

@@ -2,9 +2,9 @@
 
 An experiment reproduces a table or figure of a paper, or measures something of our own. Its methods say what
 there is to measure (``tasks``), how one of these is measured with one seed (``measure``), and what the
-answers come to: figures (``rows``), curves (``series``) and drawings (``draw``). This module does what is the
-same for all experiments: quick runs, seeds, processes, progress bars, pairing tasks with their answers, and
-the stored result.
+answers come to: numbers (``rows``), curves (``series``) and figures (``draw``). This module does what is
+the same for all experiments: quick runs, seeds, processes, progress bars, pairing tasks with their answers,
+and the stored result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuner.laboratory.progress import track
 from tuner.report import style
 from tuner.report.series import Series
 
-__all__ = ["Answers", "Experiment", "RepeatedExperiment", "Scaled", "SequentialExperiment", "experiment"]
+__all__ = ["Answers", "Experiment", "OneTaskExperiment", "Scaled", "SequentialExperiment", "experiment"]
 
 Value = TypeVar("Value")
 Task = TypeVar("Task")
@@ -88,7 +88,7 @@ class Experiment(ABC, Generic[Task, Answer]):
 
     @abstractmethod
     def rows(self, found: Answers[Task, Answer], /) -> Iterable[Row]:
-        """Return the figures of the result, computed from the answers."""
+        """Return the rows of the result, computed from the answers."""
 
     def series(self, found: Answers[Task, Answer], /) -> Iterable[Series]:  # noqa: ARG002 - there may be none
         """Return the curves of the result, computed from the answers."""
@@ -226,15 +226,15 @@ class Experiment(ABC, Generic[Task, Answer]):
         return self.measure(*call)
 
 
-class RepeatedExperiment(Experiment[None, Answer]):
-    """An experiment with one task, which is measured with every seed."""
+class OneTaskExperiment(Experiment[None, Answer]):
+    """An experiment with one task, which is measured with each of its seeds."""
 
     def tasks(self) -> tuple[None]:
         """Return the one task."""
         return (None,)
 
 
-class SequentialExperiment(RepeatedExperiment[Answer]):
+class SequentialExperiment(OneTaskExperiment[Answer]):
     """An experiment that is one sequence of steps, each of which needs the machine to itself."""
 
     def seeds_of(self, _: None) -> Sequence[int]:

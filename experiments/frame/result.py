@@ -17,7 +17,7 @@ __all__ = ["Result", "Row", "row"]
 
 
 class Row(Part):
-    """One figure."""
+    """One number of a result, beside the published one."""
 
     id: str
     published: float | None = None

@@ -8,15 +8,15 @@ from rich.table import Table
 
 from tuner.cli.console import make_console
 
-__all__ = ["show_figures"]
+__all__ = ["show_rows"]
 
 
-def show_figures(
+def show_rows(
     title: str,
     columns: Sequence[str],
     rows: Iterable[tuple[str, Sequence[float | None], str, str]],
 ) -> None:
-    """Print figures with their numbers.
+    """Print the rows of a result.
 
     Args:
         title: Of the table.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from tuner.experiments.daemon.memory import cpu_over, resident
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import triton
 
@@ -35,7 +35,7 @@ class WatcherCost(NamedTuple):
     minutes=2,
     live=True,
 )
-class ObserveCost(RepeatedExperiment[WatcherCost]):
+class ObserveCost(OneTaskExperiment[WatcherCost]):
     """Watches a loaded server from another process and accounts for that process."""
 
     seconds = Scaled(60, quick=5)

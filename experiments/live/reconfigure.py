@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import distinct, tfserving, triton
 from tuner.profiler.attachment import Attachment
@@ -29,7 +29,7 @@ class Changes(NamedTuple):
     """The worst latency from each change to a second after it, s."""
 
 
-class Reconfiguration(RepeatedExperiment[Changes]):
+class Reconfiguration(OneTaskExperiment[Changes]):
     """Changes a server's configuration at random under load, and counts."""
 
     rate: ClassVar[float]

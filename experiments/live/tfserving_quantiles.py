@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tuner.adapters.metrics.histogram import Histogram
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import tfserving
 from tuner.profiler.attachment import Attachment
@@ -44,7 +44,7 @@ class QuantileErrors(NamedTuple):
     minutes=3,
     live=True,
 )
-class ServerQuantiles(RepeatedExperiment[list[dict[str, QuantileErrors]]]):
+class ServerQuantiles(OneTaskExperiment[list[dict[str, QuantileErrors]]]):
     """Compares the ways to read a quantile in windows under several configurations."""
 
     windows = Scaled(8, quick=2)

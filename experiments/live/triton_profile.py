@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import triton
 from tuner.knobs import Configuration
@@ -43,7 +43,7 @@ class SizeLatencies(NamedTuple):
     minutes=2,
     live=True,
 )
-class BatchLatency(RepeatedExperiment[SizeLatencies]):
+class BatchLatency(OneTaskExperiment[SizeLatencies]):
     """Compares the fitted line with groups of b requests sent one after the other."""
 
     seconds = Scaled(20.0, quick=3.0)

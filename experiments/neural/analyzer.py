@@ -33,7 +33,7 @@ from tuner.adapters.triton.configuration import DELAY, INSTANCES, MAX_BATCH_SIZE
 from tuner.adapters.triton.download import fetch_triton
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.errors import AdapterError
-from tuner.experiments.frame.environment import environment_of
+from tuner.experiments.frame.virtualenv import virtualenv_of
 from tuner.experiments.live.testbed import GRIDS
 from tuner.experiments.neural.bench import Bench
 from tuner.knobs import Configuration
@@ -91,13 +91,13 @@ class SearchResult(NamedTuple):
 
 
 def fetch_analyzer() -> Path:
-    """Return the folder of its environment, which is made the first time.
+    """Return the folder of its virtual environment, which is made the first time.
 
     Raises:
         AdapterError: Its packages cannot be installed; the message says why.
         StorageError: The cache folder cannot be written.
     """
-    return environment_of("model-analyzer", REQUIREMENTS)
+    return virtualenv_of("model-analyzer", REQUIREMENTS)
 
 
 def analyze(mode: str, bench: Bench, effort: Effort) -> SearchResult:

@@ -11,7 +11,7 @@ import numpy as np
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.agents.rrl.neural.knowledge import SIZES
-from tuner.agents.rrl.prior import Prior, make_prior
+from tuner.agents.rrl.prior import InterpolatedPrior, make_prior
 from tuner.agents.rrl.smoothing import coordinates
 from tuner.envs.batched_server import row_measurement
 from tuner.envs.randomised import draw_server
@@ -209,7 +209,7 @@ def tune(server: HeldOutServer, agent: Agent, windows: int, *, taught: bool = Tr
     )
 
 
-def nominal_prior(server: HeldOutServer) -> Prior:
+def nominal_prior(server: HeldOutServer) -> InterpolatedPrior:
     """Return what a simulator with the profile that is known and nominal constants expects of a Triton."""
     known = server.knowledge
     table = dict(zip(SIZES.astype(int).tolist(), known.seconds.tolist(), strict=True))

@@ -15,12 +15,11 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.errors import Refused
 from tuner.experiments.frame.result import Row
 from tuner.knobs import Configuration
-from tuner.measurement import Measurement
+from tuner.measurement import STATISTICS, Measurement
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["OVERLOAD", "STATISTICS", "Points", "PredictedPoint", "error_rows", "measure_points", "predict"]
+__all__ = ["OVERLOAD", "Points", "PredictedPoint", "error_rows", "measure_points", "predict"]
 
-STATISTICS = ("mean", "p50", "p95", "p99")
 OVERLOAD = 0.5
 """Configurations whose p95 is above this, s, cannot serve the load: their latency grows while they are
 measured, and has no value to predict."""

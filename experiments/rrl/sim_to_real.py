@@ -23,7 +23,6 @@ from tuner.experiments.live.testbed import distinct, measure_in_turns, objective
 from tuner.experiments.live.triton_convergence import windows_to_converge
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
 from tuner.experiments.rrl.prediction import (
-    STATISTICS,
     Points,
     PredictedPoint,
     error_rows,
@@ -33,7 +32,7 @@ from tuner.experiments.rrl.prediction import (
 from tuner.knobs import Configuration, KnobSpace
 from tuner.laboratory.calibration import measure_server_model
 from tuner.laboratory.figures import draw_time
-from tuner.measurement import Measurement
+from tuner.measurement import STATISTICS, Measurement
 from tuner.profiler.attachment import Attachment
 from tuner.report import style
 from tuner.report.series import Series, curve

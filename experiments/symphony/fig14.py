@@ -16,7 +16,7 @@ import numpy as np
 from tuner.cluster import Scenario
 from tuner.cluster.epochs import EpochRecord, simulate_epochs
 from tuner.cluster.scenario import Session
-from tuner.experiments.frame.experiment import Answers, RepeatedExperiment, Scaled, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.zoo import GTX_1080TI
 from tuner.report import style
@@ -41,7 +41,7 @@ MOST_BAD = 1.0
     paper="Symphony",
     minutes=3,
 )
-class ScalingAdviceOfACluster(RepeatedExperiment[tuple[EpochRecord, ...]]):
+class ScalingAdviceOfACluster(OneTaskExperiment[tuple[EpochRecord, ...]]):
     """One run for each seed; every interval of it has its bad rate and its advice."""
 
     accelerators = Scaled(512, quick=48)

@@ -32,7 +32,7 @@ def test_a_timer_of_the_old_scheduler_does_not_move_the_clock(policy: str, chang
             call.cancel()
             await asyncio.sleep(1 * MS)
             if change == "limit":
-                pool.set(pool.rules, [replace(pool.session("m"), max_batch=8)])
+                pool.reconfigure(pool.rules, [replace(pool.session("m"), max_batch=8)])
             else:
                 pool.servers[1].lost("b:1: connection reset")
             await asyncio.sleep(0.5)
@@ -70,7 +70,7 @@ def test_what_a_new_scheduler_cannot_serve_in_time() -> None:
             await asyncio.sleep(1 * MS)
             late = asyncio.ensure_future(dispatcher.infer(request(deadline=loop.time() + 100 * MS)))
             await asyncio.sleep(50 * MS)
-            pool.set(pool.rules, [replace(pool.session("m"), max_batch=8)])
+            pool.reconfigure(pool.rules, [replace(pool.session("m"), max_batch=8)])
             with pytest.raises(Refused, match="too near for every backend") as refused:
                 await late
             assert refused.value.status is Status.DEADLINE
@@ -172,7 +172,7 @@ def test_a_limit_below_a_request_that_waits(policy: str) -> None:
             calls = [asyncio.ensure_future(dispatcher.infer(request(items=15))) for _ in range(2)]
             await asyncio.sleep(1 * MS)
             pool = dispatcher.pools[0]
-            pool.set(pool.rules, [replace(pool.session("m"), max_batch=4)])
+            pool.reconfigure(pool.rules, [replace(pool.session("m"), max_batch=4)])
             await asyncio.gather(*calls)
         assert found.servers["a:1"].batches == [("m", 15)] * 2
         planned = [entry for one in found.journal.segments for entry in one.log.entries]

@@ -248,7 +248,7 @@ def test_a_new_scheduler_knows_what_executes(policy: str, change: str) -> None:
             assert server.executing == 1
             if change == "knobs":
                 pool = dispatcher.pools[0]
-                pool.set(pool.rules, [replace(pool.session("m"), max_batch=7)])
+                pool.reconfigure(pool.rules, [replace(pool.session("m"), max_batch=7)])
             else:
                 more = config(on("m", "a", **SLOW), on("n", "a"), policy=policy, options=found.config.options)
                 await dispatcher.reload(more)

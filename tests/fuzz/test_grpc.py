@@ -23,7 +23,7 @@ from tuner.adapters.metrics.page import MetricsPage
 from tuner.adapters.tfserving import client as tfserving
 from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.schema import message
-from tuner.adapters.triton.ensemble import open_model
+from tuner.adapters.triton.opening import open_model
 from tuner.errors import TunerError
 
 CONFIGS = [

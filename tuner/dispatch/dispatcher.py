@@ -17,9 +17,9 @@ from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.journal import Journal
 from tuner.dispatch.keeper import POLL, Connect, Members, PoolKeeper, partners, pool_session
 from tuner.dispatch.pool.beliefs import Beliefs
+from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.pool import Pool
-from tuner.dispatch.pool.rules import Observer
 from tuner.dispatch.pool.tensors import count_items, kind_of
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, TraceContext
 from tuner.dispatch.tracing import Tracing
@@ -267,7 +267,7 @@ class Dispatcher:
     def _carry_out(self, plan: _Plan, config: DispatchConfig) -> None:
         """Go over to the pools of a plan."""
         for pool, members in plan.kept:
-            pool.set(config.rules(), [pool_session(one) for one in members])
+            pool.reconfigure(config.rules(), [pool_session(one) for one in members])
         for pool in plan.begun:
             pool.restart()  # the old pools have gone on sending batches to its servers
         self.config, self.pools = config, plan.pools

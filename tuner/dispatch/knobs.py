@@ -65,7 +65,7 @@ async def set_knobs(pools: Sequence[Pool], values: Mapping[str, float]) -> None:
     sessions = [[_limited(session, values) for session in pool.sessions] for pool in pools]
     await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
     for pool, limited in zip(pools, sessions, strict=True):
-        pool.set(rules, limited)
+        pool.reconfigure(rules, limited)
 
 
 def _usable(name: str, value: float) -> bool:

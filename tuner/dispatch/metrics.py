@@ -28,7 +28,7 @@ Metric = TypeVar("Metric", Counter, Histogram)
 
 
 class Metrics:
-    """Counts what happens (a :class:`~tuner.dispatch.pool.rules.Observer`), and writes it as a page.
+    """Counts what happens (a :class:`~tuner.dispatch.pool.observer.Observer`), and writes it as a page.
 
     Args:
         clock: Returns the time, s.

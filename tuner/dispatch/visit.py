@@ -7,7 +7,7 @@ import math
 from types import TracebackType
 from typing import Self
 
-from tuner.dispatch.pool.rules import Observer
+from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.request import Refused, Status
 from tuner.dispatch.tracing import RequestTrace
 

@@ -26,8 +26,7 @@ def main(arguments: list[str]) -> None:
     from tuner.adapters.tfserving.standin import rest, service
     from tuner.adapters.tfserving.standin.core import Core
 
-    # A collection after a version is unloaded must not look at TensorFlow's 300,000 objects: requests would
-    # wait.
+    # A collection after a version is unloaded must not look at TensorFlow's 300,000 objects: requests wait.
     gc.freeze()
     core = Core(options)
     server = service.serve(core, HOST, options.port, options.grpc_max_threads)

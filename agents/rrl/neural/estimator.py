@@ -18,6 +18,7 @@ from tuner.objective import SATURATION, Objective
 __all__ = ["Estimate", "NeuralEstimator", "costs_of", "describable"]
 
 STATISTICS = ("mean", "p50", "p95", "p99")
+"""The first columns of the outputs, as the network was trained, whatever else comes to be measured."""
 STEEP = math.log(SATURATION)
 CPU, GPU = 4, 5
 """Columns of the use among the network's outputs."""

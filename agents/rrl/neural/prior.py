@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, Role
 from tuner.objective import GOALS, BadRateObjective, Objective, Slo
 
-__all__ = ["NeuralPrior", "estimable", "stored_prior"]
+__all__ = ["NeuralPrior", "estimable"]
 
 BIN = 0.05
 """Octaves of load (3.5 %) within which one estimate stands for all."""
@@ -213,7 +214,7 @@ class NeuralPrior:
         return min(self._references, key=lambda one: abs(math.log2(one.rate) - load), default=None)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return everything it knows, which :func:`stored_prior` reads."""
+        """Return everything it knows, which :meth:`stored` reads."""
         objective = self._objective
         arrays = {
             "neural_objective": np.array(
@@ -234,58 +235,58 @@ class NeuralPrior:
         arrays["neural_references"] = np.array(rows, np.float64).reshape(-1, 10)
         return arrays
 
+    @classmethod
+    def stored(cls, arrays: StoredArrays, space: KnobSpace) -> Self | None:
+        """Read what :meth:`arrays` returned; None if there is nothing of it.
+
+        Raises:
+            ValueError: A value is out of range.
+            StorageError: An array is missing or of another shape.
+        """
+        if "neural_objective" not in arrays:
+            return None
+        statistic, latency, goal, cores = map(float, arrays.take("neural_objective", (4,)))
+        if not (statistic in range(len(STATISTICS)) and goal in range(len(GOALS))):
+            raise ValueError("its objective is unknown")
+        try:
+            slo = Slo(statistic=STATISTICS[int(statistic)], latency=latency)
+            prior = cls(space, Objective(slo=slo, goal=GOALS[int(goal)], cores=cores))
+        except InvalidInput as error:
+            raise ValueError(str(error)) from error
+        seen = arrays.take("neural_profile", (None, 3))
+        prior._seen = {float(size): (float(seconds), float(doubt)) for size, seconds, doubt in seen}
+        if "neural_server" not in arrays:
+            return prior
+        gpu, burstiness, *profile = map(float, arrays.take("neural_server", (2 + 2 * SIZES.size,)))
+        times, doubt = np.array(profile).reshape(2, -1)
+        if not (
+            np.isfinite(times).all()
+            and np.isfinite(doubt).all()
+            and (doubt > 0).all()
+            and 0 < burstiness < math.inf
+        ):
+            raise ValueError("what it knows of its server is out of range")
+        prior.knowledge = ServerKnowledge(
+            cores=cores, gpu=bool(gpu), seconds=times, doubt=doubt, burstiness=burstiness
+        )
+        for number, rate, use, *rest in _stored_references(arrays):
+            if number not in range(space.size) or not 0 < rate < math.inf:
+                raise ValueError("what it watched is out of range")
+            prior._refer(
+                Reference(
+                    configuration=int(number),
+                    rate=rate,
+                    use=use,
+                    latencies=np.array(rest[:4]),
+                    inside=np.array(rest[4:]),
+                )
+            )
+        return prior
+
 
 def estimable(space: KnobSpace, objective: Objective | None) -> bool:
     """Whether the estimator can say what configurations cost by an objective."""
     return objective is not None and describable(space) and not isinstance(objective, BadRateObjective)
-
-
-def stored_prior(arrays: StoredArrays, space: KnobSpace) -> NeuralPrior | None:
-    """Read what :meth:`NeuralPrior.arrays` returned; None if there is nothing of it.
-
-    Raises:
-        ValueError: A value is out of range.
-        StorageError: An array is missing or of another shape.
-    """
-    if "neural_objective" not in arrays:
-        return None
-    statistic, latency, goal, cores = map(float, arrays.take("neural_objective", (4,)))
-    if not (statistic in range(len(STATISTICS)) and goal in range(len(GOALS))):
-        raise ValueError("its objective is unknown")
-    try:
-        slo = Slo(statistic=STATISTICS[int(statistic)], latency=latency)
-        prior = NeuralPrior(space, Objective(slo=slo, goal=GOALS[int(goal)], cores=cores))
-    except InvalidInput as error:
-        raise ValueError(str(error)) from error
-    seen = arrays.take("neural_profile", (None, 3))
-    prior._seen = {float(size): (float(seconds), float(doubt)) for size, seconds, doubt in seen}
-    if "neural_server" not in arrays:
-        return prior
-    gpu, burstiness, *profile = map(float, arrays.take("neural_server", (2 + 2 * SIZES.size,)))
-    times, doubt = np.array(profile).reshape(2, -1)
-    if not (
-        np.isfinite(times).all()
-        and np.isfinite(doubt).all()
-        and (doubt > 0).all()
-        and 0 < burstiness < math.inf
-    ):
-        raise ValueError("what it knows of its server is out of range")
-    prior.knowledge = ServerKnowledge(
-        cores=cores, gpu=bool(gpu), seconds=times, doubt=doubt, burstiness=burstiness
-    )
-    for number, rate, use, *rest in _stored_references(arrays):
-        if number not in range(space.size) or not 0 < rate < math.inf:
-            raise ValueError("what it watched is out of range")
-        prior._refer(
-            Reference(
-                configuration=int(number),
-                rate=rate,
-                use=use,
-                latencies=np.array(rest[:4]),
-                inside=np.array(rest[4:]),
-            )
-        )
-    return prior
 
 
 def _stored_references(arrays: StoredArrays) -> list[list[float]]:

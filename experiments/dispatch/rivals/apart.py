@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tuner.errors import AdapterError
 from tuner.experiments.dispatch.rivals.catalogue import SYSTEMS
-from tuner.experiments.frame.environment import environment_of
+from tuner.experiments.frame.virtualenv import virtualenv_of
 
 __all__ = ["RequestCost", "measured"]
 
@@ -58,7 +58,7 @@ def measured(name: str, requests: int, seconds: float) -> RequestCost:
         raise AdapterError(f"{name} is measured in namespaces of its own; install {APART[0]} (util-linux)")
     module = "tuner.experiments.dispatch.rivals.measure"
     packages = SYSTEMS[name].requirements
-    python = environment_of(name, packages) / "bin" / "python" if packages else Path(sys.executable)
+    python = virtualenv_of(name, packages) / "bin" / "python" if packages else Path(sys.executable)
     command = [*APART, sys.executable, "-m", module, name, str(python), str(requests), str(seconds)]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)

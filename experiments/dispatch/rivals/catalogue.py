@@ -38,7 +38,7 @@ class BatchingServer(NamedTuple):
     """File beside this one; it is called with the port, a folder for its files, the largest batch, the wait
     and the file of the network."""
     requirements: tuple[str, ...] = ()
-    """Packages of its environment; without any it runs in ours."""
+    """Packages of its virtual environment; without any it runs in ours."""
     variables: Mapping[str, str] = NOTHING
     """Environment variables that set it; ``{folder}`` stands for the folder for its files."""
 

@@ -13,8 +13,8 @@ from tests.builders import configuration
 from tuner.adapters.backend import Counters
 from tuner.adapters.metrics.gpu import GpuUse, gpu_figures
 from tuner.adapters.triton.embedded import TritonOptions
+from tuner.adapters.triton.embedded_repository import make_repository
 from tuner.adapters.triton.metrics import parse_metrics
-from tuner.adapters.triton.repository import make_repository
 from tuner.errors import InvalidInput
 from tuner.profiler.attachment import require_resource
 from tuner.profiler.gpu import GpuReading
@@ -127,7 +127,9 @@ def test_an_embedded_server_serves_on_gpus_if_it_shall(
     gpu: bool, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its models' instances are there, and it exports their use."""
-    monkeypatch.setattr("tuner.adapters.triton.repository._network", lambda *_: tmp_path / "model.onnx")
+    monkeypatch.setattr(
+        "tuner.adapters.triton.embedded_repository._network", lambda *_: tmp_path / "model.onnx"
+    )
 
     make_repository(tmp_path, ["mlp"], gpu=gpu)
 

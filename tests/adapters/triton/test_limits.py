@@ -12,8 +12,9 @@ from tritonclient.grpc import service_pb2
 from tuner.adapters.connection import channel
 from tuner.adapters.triton.client import LARGEST_CONFIG, TritonClient
 from tuner.adapters.triton.configuration import model_limit, read_configuration
-from tuner.adapters.triton.ensemble import MOST_MODELS, open_model
+from tuner.adapters.triton.ensemble import MOST_MODELS
 from tuner.adapters.triton.metrics import parse_metrics
+from tuner.adapters.triton.opening import open_model
 from tuner.adapters.triton.statistics import MOST_ENTRIES, read_statistics
 from tuner.adapters.triton.target import parse_target
 from tuner.errors import AdapterError, InvalidInput

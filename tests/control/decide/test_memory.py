@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import configuration
 from tuner.control import GuardLimits
-from tuner.control.decide.evidence import Failures
+from tuner.control.decide.evidence import FailedRequests
 from tuner.control.decide.memory import HOUR, Memory, Probation, Search
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost
@@ -21,13 +21,13 @@ def test_budget_is_a_share_of_the_last_windows() -> None:
     """Charged windows age out of the last hundred."""
     memory = memory_with(budget=0.02)
     for _ in range(20):
-        memory.record(0, 1, 0.5, kept=1.0)
+        memory.record(0, 1, 0.5, probability=1.0)
     for _ in range(2):
-        memory.record(0, 1, 1.5, kept=0.0)
+        memory.record(0, 1, 1.5, probability=0.0)
     assert memory.budget_spent
 
     for _ in range(99):
-        memory.record(0, 1, 0.5, kept=1.0)
+        memory.record(0, 1, 0.5, probability=1.0)
 
     assert not memory.budget_spent
 
@@ -36,7 +36,7 @@ def test_a_broken_window_is_not_charged_where_nothing_keeps_the_slo() -> None:
     """There was nothing to lose."""
     memory = memory_with(budget=0.02)
     for _ in range(5):
-        memory.record(0, 1, 1.5, kept=0.0)
+        memory.record(0, 1, 1.5, probability=0.0)
 
     assert not memory.budget_spent
 
@@ -44,14 +44,14 @@ def test_a_broken_window_is_not_charged_where_nothing_keeps_the_slo() -> None:
 def test_requests_that_a_change_delayed_are_charged_once() -> None:
     """Half a window's requests count as half a window, whether or not the window after it is usable."""
     memory = memory_with(budget=0.02)
-    memory.record(0, 1, 0.5, kept=1.0)
+    memory.record(0, 1, 0.5, probability=1.0)
     memory.window_passed(1.5)
     memory.window_passed(0.6)
-    memory.record(0, 1, 0.5, kept=1.0)
+    memory.record(0, 1, 0.5, probability=1.0)
     assert memory.budget_text().startswith("2.1 of 2 ")
     assert memory.budget_spent
 
-    memory.record(0, 1, 0.5, kept=1.0)
+    memory.record(0, 1, 0.5, probability=1.0)
 
     assert memory.budget_text().startswith("2.1 of 2 ")
 
@@ -59,8 +59,8 @@ def test_requests_that_a_change_delayed_are_charged_once() -> None:
 def test_the_budget_burns_while_windows_break_the_slo() -> None:
     """By how many of the last ones did, against the share that may."""
     memory = memory_with(budget=0.02)
-    for kept in (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0):
-        memory.record(0, 1, 0.5, kept)
+    for probability in (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0):
+        memory.record(0, 1, 0.5, probability)
 
     assert memory.burning(3, rate=10.0)
     assert memory.burning(8, rate=10.0)
@@ -75,7 +75,7 @@ def test_a_configuration_that_was_rolled_back_is_banned_for_a_while() -> None:
     banned = []
     for _ in range(3):
         banned.append(memory.banned(24))
-        memory.record(24, 1, 0.5, kept=1.0)
+        memory.record(24, 1, 0.5, probability=1.0)
 
     assert banned == [[5], [5], []]
     assert memory.banned(25) == []
@@ -84,7 +84,7 @@ def test_a_configuration_that_was_rolled_back_is_banned_for_a_while() -> None:
 def test_a_ban_ends_the_probation() -> None:
     """What was rolled back is judged."""
     memory = memory_with()
-    memory.probation = Probation(configuration(), Failures())
+    memory.probation = Probation(configuration(), FailedRequests())
 
     memory.ban(24, 5)
 
@@ -126,7 +126,7 @@ def test_a_search_is_over_at_each_load_by_itself() -> None:
     """A load never met is not searched."""
     memory = memory_with(patience=1)
     for configuration_tried in range(5):
-        memory.record(3, configuration_tried, 1.0, kept=1.0)
+        memory.record(3, configuration_tried, 1.0, probability=1.0)
 
     assert memory.search_over(3)
     assert not memory.search_over(4)
@@ -179,12 +179,12 @@ def test_the_best_by_evidence_was_seen_more_than_once() -> None:
     """A lucky window does not beat what has proved itself; enough of them do."""
     memory = memory_with()
     for _ in range(8):
-        memory.record(3, 1, 0.6, kept=1.0)
-    memory.record(3, 2, 0.5, kept=1.0)
+        memory.record(3, 1, 0.6, probability=1.0)
+    memory.record(3, 2, 0.5, probability=1.0)
     assert memory.incumbent(3) == 1
 
     for _ in range(8):
-        memory.record(3, 2, 0.5, kept=1.0)
+        memory.record(3, 2, 0.5, probability=1.0)
 
     assert memory.incumbent(3) == 2
     assert memory.incumbent(4) is None
@@ -193,13 +193,13 @@ def test_the_best_by_evidence_was_seen_more_than_once() -> None:
 def test_two_configurations_differ_by_more_than_their_windows_do() -> None:
     """A twentieth is chance after one window of each, and no chance after many steady ones."""
     memory = memory_with()
-    memory.record(3, 1, 1.0, kept=1.0)
-    memory.record(3, 2, 0.95, kept=1.0)
+    memory.record(3, 1, 1.0, probability=1.0)
+    memory.record(3, 2, 0.95, probability=1.0)
     assert not memory.clearly_cheaper(3, 2, 1)
 
     for _ in range(20):
-        memory.record(3, 1, 1.0, kept=1.0)
-        memory.record(3, 2, 0.95, kept=1.0)
+        memory.record(3, 1, 1.0, probability=1.0)
+        memory.record(3, 2, 0.95, probability=1.0)
 
     assert memory.clearly_cheaper(3, 2, 1)
     assert not memory.clearly_cheaper(3, 1, 2)

@@ -125,7 +125,7 @@ def test_a_bad_change_never_reaches_the_others(fleet: Fleet, kind: str, word: st
     assert fleet.running == [OLD, OLD, OLD]
     assert [server.applied for server in fleet.servers.values()] == [[NEW, OLD], [], []]
     assert not isinstance(again.decision, Apply)
-    assert fleet.loop.memory.failures == 0
+    assert fleet.loop.memory.failed_changes == 0
 
 
 def test_a_refusal_by_one_spares_the_others(fleet: Fleet) -> None:
@@ -188,7 +188,7 @@ def test_what_is_forbidden_during_the_trial_is_taken_back(
     assert [server.applied for server in fleet.servers.values()] == [[NEW, OLD], [], []]
     assert book.orders == (orders or Orders()), "an order that was not followed yet stays"
     assert unfinished_change(store, target) is None
-    assert fleet.loop.memory.failures == 0
+    assert fleet.loop.memory.failed_changes == 0
     assert not fleet.loop.memory.banned(fleet.loop.level or 0)
 
 

@@ -396,4 +396,4 @@ def test_a_change_whose_end_was_not_seen_is_ours() -> None:
     assert not any("somebody else" in sentence for sentence in heard)
     assert (type(second.decision).__name__, second.outcome) == ("Rollback", "applied")
     assert server.running == configuration()
-    assert (driver.reconfigurations, driver.loop.memory.failures) == (2, 0), "it counts as a change"
+    assert (driver.reconfigurations, driver.loop.memory.failed_changes) == (2, 0), "it counts as a change"

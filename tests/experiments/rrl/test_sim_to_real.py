@@ -16,11 +16,11 @@ from tuner.agents.agent import State
 from tuner.envs.simulator.server import ServerModel
 from tuner.experiments.frame.options import Watcher
 from tuner.experiments.live.testbed import QUICK_GRIDS, measure_in_turns, objective
-from tuner.experiments.rrl import prediction
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
 from tuner.experiments.rrl.prediction import PredictedPoint, error_rows, measure_points, predict
 from tuner.experiments.rrl.sim_to_real import RIVALS, TRAINED, SimToReal
 from tuner.knobs import Configuration
+from tuner.measurement import STATISTICS
 from tuner.profiler.attachment import Attachment, attach
 from tuner.setting import Load
 
@@ -33,12 +33,11 @@ def setting(batch: float, delay: float = 0.0, instances: float = 1.0) -> Configu
 
 
 def point(measured: float, predicted: float, rate: float = 100.0, batch: float = 1.0) -> PredictedPoint:
-    names = prediction.STATISTICS
     return PredictedPoint(
         rate=rate,
         configuration=setting(batch),
-        predicted=dict.fromkeys(names, predicted),
-        measured=dict.fromkeys(names, measured),
+        predicted=dict.fromkeys(STATISTICS, predicted),
+        measured=dict.fromkeys(STATISTICS, measured),
         repeats=[measured, 1.1 * measured],
     )
 

@@ -73,7 +73,7 @@ class Remembered(NamedTuple):
     configuration: Configuration
     cost: float
     """Finite."""
-    kept: float
+    probability_kept: float
     """The probability that it kept the SLO."""
     learn: bool = True
     """Whether the agent has yet to learn from it."""

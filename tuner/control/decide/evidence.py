@@ -2,7 +2,7 @@
 
 A window of few requests proves little, and old windows prove less than new ones. So each window counts as
 much as its verdict on the SLO is sure, given its number of requests (:func:`margin`), and fades. Requests
-that fail by chance speak against nothing (:meth:`Failures.more_than`).
+that fail by chance speak against nothing (:meth:`FailedRequests.more_than`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import NamedTuple
 from tuner.measurement import QUANTILES, Measurement
 from tuner.objective import Slo
 
-__all__ = ["SPREAD", "ConfigurationRecord", "Failures", "Margin", "Spread", "margin", "probability_kept"]
+__all__ = [
+    "SPREAD",
+    "ConfigurationRecord",
+    "FailedRequests",
+    "Margin",
+    "Spread",
+    "margin",
+    "probability_kept",
+]
 
 FADING = 0.9
 """How much of a window's weight is left after the next one: servers change."""
@@ -51,7 +59,7 @@ class Margin(NamedTuple):
     """Its standard error."""
 
     @property
-    def kept(self) -> float:
+    def probability_kept(self) -> float:
         """The probability that the SLO was kept."""
         return NORMAL.cdf(-self.excess / self.error)
 
@@ -78,10 +86,10 @@ def margin(m: Measurement, slo: Slo) -> Margin:
 
 def probability_kept(m: Measurement, slo: Slo) -> float:
     """Return the probability that a usable window kept the SLO; one with failed requests surely broke it."""
-    return 0.0 if m.failures else margin(m, slo).kept
+    return 0.0 if m.failures else margin(m, slo).probability_kept
 
 
-class Failures(NamedTuple):
+class FailedRequests(NamedTuple):
     """How many requests failed in some time."""
 
     failed: int = 0
@@ -93,7 +101,7 @@ class Failures(NamedTuple):
         """Share of the requests that failed; 0 if there were none."""
         return self.failed / self.asked if self.asked > 0 else 0.0
 
-    def more_than(self, others: Failures) -> bool:
+    def more_than(self, others: FailedRequests) -> bool:
         """Whether a larger share failed than of other requests, by more than chance explains.
 
         It is Fisher's exact test. Where there were no others nobody knows what fails without any change: then
@@ -140,14 +148,14 @@ class ConfigurationRecord:
     """Mean cost, with the same weights."""
     sure: float = 0.0
     """Number of windows, in which each counts by how sure its verdict on the SLO is, and old ones less."""
-    kept: float = 0.0
+    sure_kept: float = 0.0
     """The part of ``sure`` that kept the SLO."""
 
     @property
     def share(self) -> tuple[float, float]:
         """The least and the largest share of windows that keep the SLO, one standard error wide (Wilson)."""
         n = max(self.sure, LEAST_SURE)
-        share = self.kept / n
+        share = self.sure_kept / n
         half = math.sqrt(share * (1 - share) / n + 0.25 / n**2)
         return (share + 0.5 / n - half) / (1 + 1 / n), (share + 0.5 / n + half) / (1 + 1 / n)
 
@@ -157,9 +165,9 @@ class ConfigurationRecord:
         return self.share[1] >= SHARE
 
     @property
-    def failing(self) -> bool:
+    def mostly_breaks(self) -> bool:
         """Whether it breaks the SLO at least as often as it keeps it."""
-        return self.kept <= self.sure / 2
+        return self.sure_kept <= self.sure / 2
 
     def error(self, spread: float) -> float:
         """Return the standard error of the mean cost, given the relative deviation of single windows."""
@@ -174,11 +182,11 @@ class ConfigurationRecord:
         """
         return self.cost + self.error(spread) + max(SHARE - self.share[0], 0.0) * broken
 
-    def add(self, cost: float, kept: float) -> None:
-        """Add a window, which kept the SLO with a probability."""
+    def add(self, cost: float, probability: float) -> None:
+        """Add a window, which kept the SLO with this probability."""
         self.windows += 1
         self.weight = FADING * self.weight + 1.0
         self.cost += (cost - self.cost) / self.weight
-        sure = abs(2 * kept - 1)
+        sure = abs(2 * probability - 1)
         self.sure = FADING * self.sure + sure
-        self.kept = FADING * self.kept + sure * (kept > 0.5)
+        self.sure_kept = FADING * self.sure_kept + sure * (probability > 0.5)

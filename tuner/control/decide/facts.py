@@ -6,37 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from tuner.agents.agent import Agent, Explains, State
-from tuner.control.decide.memory import Memory, Probation
+from tuner.control.decide.memory import Probation
 from tuner.control.decide.orders import Orders
-from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.control.decide.proposal import Proposal
+from tuner.knobs import Configuration, KnobSpace
 
-__all__ = ["Facts", "Proposal", "propose"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proposal:
-    """What the agent would have the server run, and what is known of it."""
-
-    choice: int
-    """The number of the configuration; the one in force to stay there."""
-    running: int
-    exploring: bool
-    """Whether the configuration was drawn to learn from it, not because it is the best known."""
-    expected: float
-    """Its learned cost; NaN if nothing is known of it."""
-    known: bool
-    """Whether it was tried under this load."""
-    clearly_better: bool
-    """Whether, if it was tried, it costs less than the one in force by more than chance explains."""
-    urgent: bool
-    """Whether the configuration in force mostly breaks the SLO, and the search for another is still on."""
-    basis: str
-    """What the learned cost rests on, in words; empty if the agent cannot say."""
-    stay: str
-    """Why the agent would stay where it does, in words."""
+__all__ = ["Facts"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,85 +49,3 @@ class Facts:
         """What the agent would have the server run; it is asked once."""
         assert self.ask is not None, "nothing was learned from this window"
         return self.ask()
-
-
-def propose(
-    agent: Agent, space: KnobSpace, memory: Memory, state: State, *, now: float, kept: bool, explore: bool
-) -> Proposal:
-    """Ask the agent where to go, within what is allowed.
-
-    Args:
-        agent: Chooses; it learns nothing from being asked.
-        space: The knobs.
-        memory: What is known.
-        state: The load level, and the configuration in force.
-        now: s.
-        kept: Whether the window kept the SLO.
-        explore: False never draws a configuration only to learn from it.
-    """
-    record = memory.at(state.level)
-    present = record.configurations[state.configuration]
-    # A configuration that breaks the SLO again and again spends the budget itself: to stay saves nothing.
-    spent = kept and memory.budget_spent and present.good
-    good = record.good
-    over = memory.search_over(state.level) and (kept or not good)
-    # If a search has found nothing that keeps the SLO, only the best of those tried is worth a change.
-    reachable = good or ([state.configuration] if kept else record.tried if over else [])
-    # A broken SLO is repaired with what is known before anything new is tried.
-    repair = not kept and bool(reachable)
-    # The load has just moved and may go on moving: no search begins before it rests.
-    first = kept and memory.first_window_of_load(state.level)
-    search = not (spent or repair or over or first)
-    # A return to a configuration that keeps the SLO never waits for the limits per hour.
-    used_up = {} if good and not kept else memory.used_up(now, kept=kept)
-    allowed = _allowed(space, memory, state, reachable, search=search, used_up=set(used_up))
-    best = agent.best(state, allowed)
-    choice = agent.select(state, allowed) if search and explore else best
-    known, moves = choice in record.configurations, choice != state.configuration
-    expected = float(agent.costs(state.level)[choice]) if moves else present.cost
-    failing = not kept and present.failing
-    basis = agent.basis(state, choice) if isinstance(agent, Explains) else ""
-    if spent:
-        why = f"{memory.budget_text()}, not exploring"
-    elif first:
-        why = "the first window under this load"
-    elif over:
-        why = "the search is over, this is the best known"
-    else:
-        why = "nothing better is expected" + (f" ({basis})" if basis else "")
-    return Proposal(
-        choice=choice,
-        running=state.configuration,
-        exploring=choice != best,
-        expected=expected,
-        known=known,
-        clearly_better=known and memory.clearly_cheaper(state.level, choice, state.configuration),
-        urgent=failing and not memory.search_over(state.level),
-        basis=basis,
-        stay="; ".join([*used_up.values(), why]),
-    )
-
-
-def _allowed(
-    space: KnobSpace,
-    memory: Memory,
-    state: State,
-    reachable: list[int],
-    *,
-    search: bool,
-    used_up: set[ApplyCost],
-) -> np.ndarray:
-    """What the agent may choose from, the configuration in force always among it.   # (n,) int64.
-
-    Configurations known to be good may be reached at once; untried ones only in bounded steps, and only in a
-    search or where no good one is known.
-    """
-    allowed = np.array(reachable, dtype=np.int64)
-    if search or not allowed.size:
-        allowed = np.union1d(allowed, space.region(state.configuration, memory.limits.step))
-    allowed = np.setdiff1d(space.canonical[allowed], memory.banned(state.level))
-    if used_up:
-        here = space.decode(state.configuration)
-        costs = [space.apply_cost(here, space.decode(int(c))) for c in allowed]
-        allowed = allowed[[cost not in used_up for cost in costs]]
-    return np.union1d(allowed, [state.configuration]).astype(np.int64)

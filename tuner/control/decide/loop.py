@@ -15,12 +15,13 @@ from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision
-from tuner.control.decide.evidence import Failures, margin, probability_kept
-from tuner.control.decide.facts import Facts, propose
+from tuner.control.decide.evidence import FailedRequests, margin, probability_kept
+from tuner.control.decide.facts import Facts
 from tuner.control.decide.limits import GuardLimits
 from tuner.control.decide.load import Load, Loads
 from tuner.control.decide.memory import Memory, Probation
 from tuner.control.decide.orders import Orders
+from tuner.control.decide.proposal import propose
 from tuner.control.decide.rules import decide
 from tuner.control.decide.validation import LOOKS_BACK, implausible, unusable
 from tuner.duration import format_duration
@@ -166,9 +167,9 @@ class ControlLoop:
                     memory.failed()
                 if tried or (refused and isinstance(decision, Apply) and not decision.restores):
                     memory.ban(self.level, self._index(decision.configuration))
-            case on.Remembered(level, configuration, cost, kept, learn):
+            case on.Remembered(level, configuration, cost, probability, learn):
                 self.level, index = level, self._index(configuration)
-                memory.record(level, index, cost, kept)
+                memory.record(level, index, cost, probability)
                 if learn:
                     state = State(level=level, configuration=index)
                     self.agent.update(state, index, cost, state)
@@ -196,7 +197,7 @@ class ControlLoop:
 
     def _unanswered(self, m: Measurement) -> str:
         """Return how a change on probation has failed in words, where no request was answered after it."""
-        change = None if self._has_order(m.configuration) else self.memory.probation
+        change = self._change_to_judge(m.configuration)
         if change is None or m.disturbed != (UNANSWERED,) or implausible(m):
             return ""
         if m.failures:
@@ -218,7 +219,7 @@ class ControlLoop:
             space=self.space,
             orders=self.orders,
             running=running,
-            breaker=f"{memory.failures} changes in a row failed; {tries}" if memory.pause else "",
+            breaker=f"{memory.failed_changes} changes in a row failed; {tries}" if memory.pause else "",
             probation=memory.probation,
             **seen,
         )
@@ -237,26 +238,17 @@ class ControlLoop:
 
     def _take_usable_window(self, now: float, m: Measurement) -> None:
         """Take in a window that shows what its configuration does under this load."""
-        memory, slo = self.memory, self.objective.slo
-        self.loads.observe(m, self.level)
-        self._timed_rate = m.timed / m.seconds
-        level = self.level = self.load.level
+        memory, slo, kept = self.memory, self.objective.slo, self.objective.kept(m)
+        self._locate(m)
         index = self._index(m.configuration)
-        state = State(level=level, configuration=index, rate=self.load.rate, seen=m.figures())
-        cost, kept, shown = self.objective.cost(m), self.objective.kept(m), margin(m, slo)
-        memory.record(level, index, cost, probability_kept(m, slo))
-        self.agent.update(state, index, cost, state)
-        if kept:
-            self.last_good = self.incumbent()
-        good = self._best_other(level, index)
-        change = None if self._has_order(m.configuration) else memory.probation
-        failed = Failures(m.failures, m.asked)
-        failing = change is not None and failed.more_than(change.failed_requests)
-        broken = change is not None and good is not None and shown.kept < UNLIKELY
+        state = State(level=self.load.level, configuration=index, rate=self.load.rate, seen=m.figures())
+        self._learn(m, state)
+        good, change = self._best_other(state.level, index), self._change_to_judge(m.configuration)
+        failing, broken = self._judge_change(m, change, good) if change is not None else ("", False)
         sign = "within" if kept else "breaks"
         self._gather_facts(
             m.configuration,
-            failing=_failed(m) if failing else "",
+            failing=failing,
             broken=broken,
             best_good=good,
             standing=f"{slo.statistic} {m.text(slo.statistic)} {sign} {format_duration(slo.latency)}",
@@ -265,8 +257,40 @@ class ControlLoop:
             ),
         )
         if not (failing or broken):
-            memory.failed_requests = failed
+            memory.failed_requests = FailedRequests(m.failures, m.asked)
             memory.probation = None if change is not None else memory.probation
+
+    def _locate(self, m: Measurement) -> None:
+        """Find the load that a usable window belongs to, and its level."""
+        self.loads.observe(m, self.level)
+        self._timed_rate = m.timed / m.seconds
+        self.level = self.load.level
+
+    def _learn(self, m: Measurement, state: State) -> None:
+        """Record a usable window in the memory, and let the agent learn from it."""
+        cost, probability = self.objective.cost(m), probability_kept(m, self.objective.slo)
+        self.memory.record(state.level, state.configuration, cost, probability)
+        self.agent.update(state, state.configuration, cost, state)
+        if self.objective.kept(m):
+            self.last_good = self.incumbent()
+
+    def _change_to_judge(self, running: Configuration) -> Probation | None:
+        """Return the change that a window judges; None without one, or where an order decides."""
+        return None if self._has_order(running) else self.memory.probation
+
+    def _judge_change(
+        self, m: Measurement, change: Probation, good: Configuration | None
+    ) -> tuple[str, bool]:
+        """Return what failed after a change, in words, and whether it surely broke the SLO.
+
+        Args:
+            m: The first usable window after it.
+            change: The change.
+            good: What to go back to; without it a broken SLO is no reason.
+        """
+        failed = FailedRequests(m.failures, m.asked).more_than(change.failed_requests)
+        broken = good is not None and margin(m, self.objective.slo).probability_kept < UNLIKELY
+        return _failed(m) if failed else "", broken
 
     def _best_other(self, level: int, index: int) -> Configuration | None:
         """Return what to go back to: the best that keeps the SLO, if that is not what runs."""

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tuner.control.decide.evidence import ConfigurationRecord, Failures, Spread
+from tuner.control.decide.evidence import ConfigurationRecord, FailedRequests, Spread
 from tuner.control.decide.limits import GuardLimits
 from tuner.knobs import ApplyCost, Configuration
 
@@ -79,7 +79,7 @@ class Probation(NamedTuple):
 
     previous: Configuration
     """What the server ran before."""
-    failed_requests: Failures
+    failed_requests: FailedRequests
     """In the last usable window before the change."""
 
 
@@ -97,10 +97,10 @@ class Memory:
         self.levels: dict[int, LevelRecord] = {}
         self.spread = Spread()
         self.probation: Probation | None = None
-        self.failed_requests = Failures()
+        self.failed_requests = FailedRequests()
         """Those of the last window that was not rolled back; changes are judged by them."""
         self.windows = 0
-        self.failures = 0
+        self.failed_changes = 0
         """Changes in a row that failed."""
         self.pause = 0
         """Windows until the next change may be tried after such failures."""
@@ -192,21 +192,21 @@ class Memory:
         """A window was measured; the change before it delayed the requests of ``lost`` windows."""
         self._lost += lost
 
-    def record(self, level: int, configuration: int, cost: float, kept: float) -> None:
-        """Record a usable window, which kept the SLO with a probability.
+    def record(self, level: int, configuration: int, cost: float, probability: float) -> None:
+        """Record a usable window, which kept the SLO with this probability.
 
         A window that breaks the SLO is charged to the error budget, and so are requests that a change
         delayed. Both are charged only where a configuration keeps the SLO under that load: elsewhere there
         was nothing to lose.
         """
         record = self.levels.setdefault(level, LevelRecord())
-        self._charged.append(self._lost + (kept < 0.5) if record.good else 0.0)
+        self._charged.append(self._lost + (probability < 0.5) if record.good else 0.0)
         self._lost = 0.0
         self.windows += 1
         one = record.configurations.setdefault(configuration, ConfigurationRecord())
         was_good = one.windows > 0 and one.good
         self.spread.add(cost, one)
-        one.add(cost, kept)
+        one.add(cost, probability)
         if not (self.budget_spent and one.good):
             least = record.configurations[record.tried[0]].cost
             tried, lost = one.windows <= LITTLE or not one.good, was_good and not one.good
@@ -215,7 +215,7 @@ class Memory:
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The driver changed the server."""
         self.count_change(now, cost)
-        self.failures = self.pause = 0
+        self.failed_changes = self.pause = 0
 
     def count_change(self, now: float, cost: ApplyCost) -> None:
         """Count a change within the hour; times, in s, do not go back."""
@@ -223,8 +223,8 @@ class Memory:
 
     def failed(self) -> None:
         """A change failed: after several in a row none is tried for a while, each time twice as long."""
-        self.failures += 1
-        beyond = self.failures - self.limits.breaker
+        self.failed_changes += 1
+        beyond = self.failed_changes - self.limits.breaker
         if beyond >= 0:
             self.pause = min(PAUSE * 2**beyond, LONGEST_PAUSE)
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
-from tuner.control.decide.facts import Facts, Proposal
+from tuner.control.decide.facts import Facts
+from tuner.control.decide.proposal import Proposal
 from tuner.knobs import Configuration
 
 __all__ = ["BREAKER", "RULES", "Rule", "decide", "table"]

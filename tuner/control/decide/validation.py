@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tuner.measurement import Measurement
+from tuner.measurement import QUANTILES, STATISTICS, Measurement
 from tuner.objective import Objective
 
 __all__ = ["LOOKS_BACK", "implausible", "unusable"]
@@ -50,11 +50,11 @@ def _problems(m: Measurement) -> Iterator[str]:
         yield f"{m.requests} requests and {m.failures} failures were counted"
     if m.arrival_rate < 0 or math.isinf(m.arrival_rate):
         yield f"{m.arrival_rate:g} requests/s came"
-    latencies = {name: m.latency(name) for name in ("mean", "p50", "p95", "p99")}
+    latencies = {name: m.latency(name) for name in STATISTICS}
     for name, latency in latencies.items():
         if latency < 0 or latency > LONGEST or (latency == 0 and m.requests > 0):
             yield f"the {name} latency is {latency:g} s"
-    quantiles = [latencies[name] for name in ("p50", "p95", "p99") if not math.isnan(latencies[name])]
+    quantiles = [latencies[name] for name in QUANTILES if not math.isnan(latencies[name])]
     if any(high < low * (1 - SLACK) for low, high in pairwise(quantiles)):
         yield "quantiles of the latency are out of order"
     if m.cpu < 0 or math.isinf(m.cpu):

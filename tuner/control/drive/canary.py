@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
-from tuner.control.decide.evidence import Failures
+from tuner.control.decide.evidence import FailedRequests
 from tuner.duration import format_duration
 from tuner.errors import AdapterError
 from tuner.knobs import Configuration
@@ -88,8 +88,8 @@ def objection(trial: CanaryTrial, slo: Slo) -> str:
     return ""
 
 
-def _failed(share: ServedRequests) -> Failures:
-    return Failures(share.failures, share.requests + share.failures)
+def _failed(share: ServedRequests) -> FailedRequests:
+    return FailedRequests(share.failures, share.requests + share.failures)
 
 
 def _failures(share: ServedRequests) -> str:

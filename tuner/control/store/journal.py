@@ -171,9 +171,9 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
             foreign = row["foreign_share"]
             foreign = math.nan if foreign is None else foreign
             level = loop.levels.level(row["rate"], loop.level, foreign=foreign)
-        cost, kept = loop.objective.cost(m), probability_kept(m, loop.objective.slo)
+        cost, probability = loop.objective.cost(m), probability_kept(m, loop.objective.slo)
         learn = row["number"] > learned
-        loop.observe(Remembered(level, configuration, cost, kept, learn=learn))
+        loop.observe(Remembered(level, configuration, cost, probability, learn=learn))
     return seen
 
 

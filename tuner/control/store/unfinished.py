@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from tuner.control.decide.decision import Rollback
-from tuner.control.decide.evidence import Failures
+from tuner.control.decide.evidence import FailedRequests
 from tuner.control.store.store import ACTIONS, UNENDED, Store
 from tuner.knobs import Configuration
 
@@ -22,7 +22,7 @@ class Unfinished:
     wanted: Configuration
     back: bool
     """Whether it was a rollback."""
-    failed_requests: Failures
+    failed_requests: FailedRequests
     """In the last usable window before it; none without one."""
 
 
@@ -66,7 +66,7 @@ def _unfinished(store: Store, row: sqlite3.Row) -> Unfinished:
     )
 
 
-def _failed_requests(store: Store, change: sqlite3.Row) -> Failures:
+def _failed_requests(store: Store, change: sqlite3.Row) -> FailedRequests:
     """Return how many requests failed in the last usable window before a change."""
     row = store.row(
         "SELECT requests, failures FROM window WHERE target = ? AND disturbed = '' "
@@ -76,6 +76,6 @@ def _failed_requests(store: Store, change: sqlite3.Row) -> Failures:
         change["id"],
     )
     if row is None:
-        return Failures()
+        return FailedRequests()
     with store.parsing_rows():
-        return Failures(row["failures"], row["requests"] + row["failures"])
+        return FailedRequests(row["failures"], row["requests"] + row["failures"])

@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Container, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.pool.profiles import LearnedProfile, prior_table
-from tuner.dispatch.pool.rules import PoolSession
+from tuner.dispatch.pool.stream import Stream
 from tuner.scheduling.cluster import Delays
 
-__all__ = ["Beliefs", "Stream", "noticeable"]
+__all__ = ["Beliefs", "noticeable"]
 
 NOTICEABLE = 0.03
 """Relative change of a profile below which the scheduler keeps the old one."""
@@ -33,21 +32,6 @@ PATIENCE, LEAST_PATIENCE = 5.0, 0.1
 long, s."""
 FRONT = 0.5e-3
 """s that an answer takes within the dispatcher, from the server's to the client's connection."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Requests of a session that can share batches: a session of the scheduler."""
-
-    session: PoolSession
-    kind: Hashable
-    """None for requests that go one by one."""
-    largest: int
-    """The largest batch."""
-    most: int
-    """The largest batch that the session's model takes."""
-    takes_items: bool
-    """Whether the first dimension of its inputs is the number of items."""
 
 
 class Beliefs:

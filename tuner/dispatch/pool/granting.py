@@ -27,12 +27,12 @@ class GrantSender(Sender):
         server, session = batch.lane.server, batch.stream.session.name
         loop = asyncio.get_running_loop()
         began = loop.time()
-        places: Sequence[TraceContext | None] = [None] * len(requests)
+        spans: Sequence[TraceContext | None] = [None] * len(requests)
         if traces := traces_of(requests):
-            places = note_sent(traces, began, server.address, batch.items)
+            spans = note_sent(traces, began, server.address, batch.items)
         grants = [
-            Grant(server.backend, server.models[session], one.due - began, place)
-            for one, place in zip(requests, places, strict=True)
+            Grant(server.backend, server.models[session], one.due - began, span)
+            for one, span in zip(requests, spans, strict=True)
         ]
         for one, grant in zip(requests, grants, strict=True):
             one.answer(grant)

@@ -14,8 +14,8 @@ from functools import partial
 
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.pool.accelerators import Accelerator, Accelerators
-from tuner.dispatch.pool.beliefs import Stream
 from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.stream import Stream
 from tuner.dispatch.request import Status
 
 __all__ = ["Batch", "Lane", "Lanes", "Send"]
@@ -29,8 +29,8 @@ class Lane:
     """An accelerator, as one generation of a pool's lanes has it."""
 
     server: WatchedServer
-    kind: int
-    """The place of the server among those that are up."""
+    server_number: int
+    """Of its server, counted from 0 among those that are up."""
     accelerator: Accelerator
 
 
@@ -80,9 +80,9 @@ class Lanes:
         """Lanes that were busy when the generation began, and when they should be free, s."""
 
     @property
-    def kinds(self) -> list[int]:
-        """The kinds of the present lanes."""
-        return [lane.kind for lane in self._present]
+    def server_numbers(self) -> list[int]:
+        """The number of each present lane's server: to the scheduler servers are kinds of accelerators."""
+        return [lane.server_number for lane in self._present]
 
     @property
     def busy(self) -> bool:
@@ -93,8 +93,8 @@ class Lanes:
         """Begin a generation: the lanes of these servers."""
         self._generation += 1
         self._present = [
-            Lane(server, kind, self._accelerators.of(server.address, number))
-            for kind, server in enumerate(servers)
+            Lane(server, server_number, self._accelerators.of(server.address, number))
+            for server_number, server in enumerate(servers)
             for number in range(server.instances)
         ]
         self.busy_until = {}

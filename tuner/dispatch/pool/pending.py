@@ -11,7 +11,7 @@ from tuner.dispatch.grant import Ended, Grant
 from tuner.dispatch.request import Refused, Reply, Request, Status
 from tuner.dispatch.tracing import RequestTrace
 
-__all__ = ["Pending", "traces_of"]
+__all__ = ["Pending", "still_waiting", "traces_of"]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +66,11 @@ class Pending:
         """Refuse the request, unless it was answered or refused before."""
         if not self.future.done():
             self.future.set_exception(Refused(status, reason))
+
+
+def still_waiting(requests: Iterable[Pending]) -> list[Pending]:
+    """Return those of some requests that still wait, each once."""
+    return [one for one in dict.fromkeys(requests) if one.queued and not one.over]
 
 
 def traces_of(requests: Iterable[Pending]) -> list[RequestTrace]:

@@ -27,13 +27,15 @@ import numpy as np
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
 from tuner.dispatch.pool.accelerators import Accelerators
-from tuner.dispatch.pool.beliefs import Beliefs, Stream, noticeable
+from tuner.dispatch.pool.beliefs import Beliefs, noticeable
 from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
-from tuner.dispatch.pool.pending import Pending, traces_of
+from tuner.dispatch.pool.observer import Observer
+from tuner.dispatch.pool.pending import Pending, still_waiting, traces_of
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
-from tuner.dispatch.pool.rules import Observer, PoolSession, Rules
+from tuner.dispatch.pool.rules import PoolSession, Rules
+from tuner.dispatch.pool.stream import Stream
 from tuner.dispatch.request import Status
 from tuner.dispatch.tracing import note_planned
 from tuner.scheduling.catalogue import build_policy
@@ -161,7 +163,7 @@ class Pool:
         if self.up and not was_up:
             self._observer.returned([*self._queues])
 
-    def set(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
+    def reconfigure(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
         """Change the rules and the limits of the sessions; what waits goes on waiting.
 
         Args:
@@ -181,7 +183,7 @@ class Pool:
 
     def restart(self) -> None:
         """Begin a new scheduler over the servers that are up; what waits arrives there again."""
-        waiting = [one for one in dict.fromkeys(self._waiting.values()) if one.queued and not one.over]
+        waiting = still_waiting(self._waiting.values())
         self._waiting.clear()
         for one in waiting:
             self._queues[one.session].items -= one.items
@@ -205,7 +207,7 @@ class Pool:
         gone = {number: one for number, one in self._waiting.items() if one.session in sessions}
         for number in gone:
             del self._waiting[number]
-        return [one for one in dict.fromkeys(gone.values()) if one.queued and not one.over]
+        return still_waiting(gone.values())
 
     def close(self) -> None:
         """End the timers, and refuse what waits; a server that comes or goes later changes nothing."""
@@ -236,7 +238,7 @@ class Pool:
         ]
         self._origin, self._latest_time = self._loop.time(), 0.0
         busy = {place: ends - self._origin for place, ends in self._lanes.busy_until.items()}
-        spec = ClusterSpec(sessions=specs, kinds=self._lanes.kinds, delays=delays, busy=busy)
+        spec = ClusterSpec(sessions=specs, kinds=self._lanes.server_numbers, delays=delays, busy=busy)
         policy = build_policy(self.rules.policy, spec, self.rules.chosen)
         if self._journal is not None:
             self._segment = self._journal.begin(self.rules.policy, self.rules.chosen, spec)
@@ -346,7 +348,7 @@ class Pool:
     def _take_entries(self, numbers: Iterable[int]) -> list[Pending]:
         """Take some of the scheduler's entries; return their requests that still wait, each once."""
         found = [one for number in numbers if (one := self._waiting.pop(number, None)) is not None]
-        return [one for one in dict.fromkeys(found) if one.queued and not one.over]
+        return still_waiting(found)
 
     def _set_timer(self) -> None:
         """Set the timer to the time at which the scheduler wants to be woken."""

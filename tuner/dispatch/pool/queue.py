@@ -6,8 +6,8 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 
 from tuner.dispatch.backends.server import WatchedServer
-from tuner.dispatch.pool.beliefs import Stream
 from tuner.dispatch.pool.rules import PoolSession
+from tuner.dispatch.pool.stream import Stream
 
 __all__ = ["SessionQueue"]
 

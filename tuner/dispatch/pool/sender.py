@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.lanes import Batch
+from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending, traces_of
-from tuner.dispatch.pool.rules import Observer
 
 __all__ = ["Answered", "Elsewhere", "Sender"]
 

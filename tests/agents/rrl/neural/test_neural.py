@@ -17,7 +17,7 @@ from tuner.agents.rrl.neural.estimator import AUTOMATIC, WIDEST, NeuralEstimator
 from tuner.agents.rrl.neural.inputs import INPUTS, inputs_of
 from tuner.agents.rrl.neural.knowledge import SIZES, Reference, ServerKnowledge, complete_profile
 from tuner.agents.rrl.neural.network import FACTORS, evaluate, shipped, shipped_sheet
-from tuner.agents.rrl.neural.prior import NeuralPrior, estimable, stored_prior
+from tuner.agents.rrl.neural.prior import NeuralPrior, estimable
 from tuner.agents.rrl.neural.queueing import queue_of, settings_of
 from tuner.agents.rrl.perception import SmoothPerception
 from tuner.envs.simulator.backend import triton_space
@@ -416,7 +416,7 @@ def test_a_policy_of_an_older_version_has_one_reference(tmp_path: Path) -> None:
     arrays = prior.arrays()
     arrays["neural_reference"] = arrays.pop("neural_references")[0]
 
-    again = stored_prior(StoredArrays(tmp_path, arrays), SPACE)
+    again = NeuralPrior.stored(StoredArrays(tmp_path, arrays), SPACE)
 
     assert again is not None
     assert again.at(math.log2(RATE)).mean == pytest.approx(prior.at(math.log2(RATE)).mean)

@@ -1,6 +1,6 @@
-"""Makes the environment of a program that is compared with ours, once, in the cache folder.
+"""Makes the virtual environment of a program that is compared with ours, once, in the cache folder.
 
-Such programs require other versions of our libraries, so each has a Python environment of its own.
+Such programs require other versions of our libraries, so each has a Python of its own.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 from tuner.adapters.embedded.cache import built_folder, run_pip
 from tuner.errors import AdapterError
 
-__all__ = ["environment_of"]
+__all__ = ["virtualenv_of"]
 
 
-def environment_of(name: str, requirements: Sequence[str]) -> Path:
-    """Return the folder of an environment with some packages; make it first if it is not there.
+def virtualenv_of(name: str, requirements: Sequence[str]) -> Path:
+    """Return the folder of a virtual environment with some packages; make it first if it is not there.
 
     The scripts in its ``bin`` cannot be started, because the folder is filled under another name. Its Python,
     ``bin/python``, can, and so can compiled programs that a package brings.
 
     Args:
-        name: Whose environment it is.
+        name: Whose it is.
         requirements: What is installed in it, with versions.
 
     Raises:
@@ -35,7 +35,7 @@ def environment_of(name: str, requirements: Sequence[str]) -> Path:
         command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
         made = subprocess.run(command, check=False, capture_output=True, text=True)
         if made.returncode:
-            raise AdapterError(f"no environment can be made for {name}: {made.stderr.strip()[-200:]}")
+            raise AdapterError(f"no virtual environment can be made for {name}: {made.stderr.strip()[-200:]}")
         python = str(folder / "bin" / "python")
         run_pip(["--python", python, "install", "--only-binary=:all:", *requirements], name)
 

@@ -1,4 +1,4 @@
-"""Environments of programs that are compared with ours."""
+"""Virtual environments of programs that are compared with ours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import AdapterError
-from tuner.experiments.frame import environment
-from tuner.experiments.frame.environment import environment_of
+from tuner.experiments.frame import virtualenv
+from tuner.experiments.frame.virtualenv import virtualenv_of
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +20,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_environment_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_virtual_environment_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the packages asked for, and a Python that runs from where the folder ends up."""
     installed: list[Sequence[str]] = []
-    monkeypatch.setattr(environment, "run_pip", lambda arguments, _what: installed.append(arguments))
+    monkeypatch.setattr(virtualenv, "run_pip", lambda arguments, _what: installed.append(arguments))
 
-    folder = environment_of("Some Server", ("one==1", "two==2"))
+    folder = virtualenv_of("Some Server", ("one==1", "two==2"))
 
-    assert environment_of("Some Server", ("one==1", "two==2")) == folder
+    assert virtualenv_of("Some Server", ("one==1", "two==2")) == folder
     assert [list(arguments)[-2:] for arguments in installed] == [["one==1", "two==2"]]
     shown = subprocess.run(
         [str(folder / "bin" / "python"), "-c", "import sys; print(sys.prefix)"],
@@ -38,21 +38,21 @@ def test_an_environment_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.stdout.strip() == str(folder)
 
 
-def test_other_packages_are_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_packages_are_another_virtual_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a new version is not looked for in an old folder."""
-    monkeypatch.setattr(environment, "run_pip", lambda _arguments, _what: None)
+    monkeypatch.setattr(virtualenv, "run_pip", lambda _arguments, _what: None)
 
-    assert environment_of("it", ("one==1",)) != environment_of("it", ("one==2",))
+    assert virtualenv_of("it", ("one==1",)) != virtualenv_of("it", ("one==2",))
 
 
-def test_what_cannot_be_installed_leaves_no_environment(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_installed_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the error says what it was."""
 
     def fail(_arguments: Sequence[str], what: str) -> None:
         raise AdapterError(f"pip cannot download {what}")
 
-    monkeypatch.setattr(environment, "run_pip", fail)
+    monkeypatch.setattr(virtualenv, "run_pip", fail)
 
     with pytest.raises(AdapterError, match="download it"):
-        environment_of("it", ("one==1",))
+        virtualenv_of("it", ("one==1",))
     assert not [path for path in cache.iterdir() if path.is_dir()]
