@@ -38,6 +38,12 @@ def run(*command: str) -> str:
     return done.stdout + done.stderr
 
 
+def settings(unit: Path) -> list[tuple[str, str]]:
+    """Name and value of each setting of a unit, in order: a name may come twice."""
+    lines = [line for line in unit.read_text().splitlines() if not line.startswith("#")]
+    return [(name, value) for name, sign, value in (line.partition("=") for line in lines) if sign]
+
+
 def test_the_unit(tmp_path: Path) -> None:
     """systemd finds no mistake in it, and it has few rights."""
     unit = tmp_path / UNIT.name
@@ -50,6 +56,11 @@ def test_the_unit(tmp_path: Path) -> None:
     assert float(found[1]) < 2.5
 
 
+def test_the_unit_lets_the_daemon_ask_for_the_addresses_of_its_machine() -> None:
+    """They come through a netlink socket."""
+    assert "AF_NETLINK" in dict(settings(UNIT))["RestrictAddressFamilies"].split()
+
+
 def test_more_rights_by_a_drop_in(tmp_path: Path) -> None:
     """systemd takes it with the unit; the folders in it are the only ones that are added."""
     unit = tmp_path / UNIT.name
@@ -57,8 +68,7 @@ def test_more_rights_by_a_drop_in(tmp_path: Path) -> None:
     beside = tmp_path / f"{UNIT.name}.d"
     beside.mkdir()
     more = (UNIT.parent / "folders.conf").read_text()
-    settings = [line for line in more.splitlines() if line and not line.startswith(("#", "["))]
-    assert [setting.partition("=")[0] for setting in settings] == ["ReadWritePaths"]
+    assert [name for name, _ in settings(UNIT.parent / "folders.conf")] == ["ReadWritePaths"]
 
     (beside / "folders.conf").write_text(more)
     assert run("systemd-analyze", "verify", "--man=no", str(unit)) == ""
