@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tuner.cli.exit_code import ExitCode
 from tuner.control.daemon.config import DaemonConfig
 from tuner.files.yaml_file import load_yaml
 
@@ -59,6 +60,14 @@ def test_the_unit(tmp_path: Path) -> None:
 def test_the_unit_lets_the_daemon_ask_for_the_addresses_of_its_machine() -> None:
     """They come through a netlink socket."""
     assert "AF_NETLINK" in dict(settings(UNIT))["RestrictAddressFamilies"].split()
+
+
+def test_a_mistake_in_the_file_does_not_restart_the_daemon_for_ever() -> None:
+    """The exit code that prevents a restart is that of the main process, so that one finds the mistake."""
+    found = dict(settings(UNIT))
+
+    assert found["RestartPreventExitStatus"] == str(ExitCode.ERROR.value)
+    assert "ExecStartPre" not in found
 
 
 def test_more_rights_by_a_drop_in(tmp_path: Path) -> None:
