@@ -70,6 +70,13 @@ def test_a_mistake_in_the_file_does_not_restart_the_daemon_for_ever() -> None:
     assert "ExecStartPre" not in found
 
 
+def test_the_unit_lets_a_file_keep_its_group() -> None:
+    """A later setting of the name adds to what the earlier ones have left."""
+    calls = [value for name, value in settings(UNIT) if name == "SystemCallFilter"]
+
+    assert calls[-2:] == ["~@privileged", "@chown"]
+
+
 def test_more_rights_by_a_drop_in(tmp_path: Path) -> None:
     """systemd takes it with the unit; the folders in it are the only ones that are added."""
     unit = tmp_path / UNIT.name
