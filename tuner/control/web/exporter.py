@@ -183,7 +183,10 @@ class Exporter:
                 config = worker.config
                 self._info.labels(name, config.mode, str(config.slo), config.objective).set(1)
                 self._slo.labels(name, config.slo.statistic).set(config.slo.latency)
-                self._up.labels(name).set(worker.phase == "running")
+                measured = worker.phase == "running"
+                self._up.labels(name).set(measured)
+                if not measured:  # an outage says nothing about the load
+                    self._desired.remove_by_labels({"target": name})
                 if worker.advisor is not None and worker.advisor.latest is not None:
                     self._advise(name, worker.advisor.latest)
                 order = orders.get(name)
