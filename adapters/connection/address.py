@@ -104,8 +104,15 @@ def host_of(address: str) -> str:
     return address.rpartition(":")[0].strip("[]")
 
 
-def existing_path(name: str, text: str, *, folder: bool) -> Path | None:
+def existing_path(name: str, text: str, *, folder: bool, renewed: bool = False) -> Path | None:
     """Return a path that an option names, None if it names none.
+
+    Args:
+        name: Of the option.
+        text: Its value.
+        folder: Whether it names a folder, or a file.
+        renewed: Whether to leave links as they are. A file of Kubernetes is renewed by leading its link to
+            another folder; the one that it leads to now is then deleted.
 
     Raises:
         InvalidInput: It is not absolute, or there is no such folder or file.
@@ -120,4 +127,4 @@ def existing_path(name: str, text: str, *, folder: bool) -> Path | None:
         raise InvalidInput(
             "TARGET", f"{name}={path}: there is no such {what}", "give it as it is seen from here"
         )
-    return path.resolve()
+    return path if renewed else path.resolve()

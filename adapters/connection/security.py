@@ -101,7 +101,8 @@ def parse_security(options: Mapping[str, str]) -> Security:
         )
     grpc, metrics = WAYS[options["tls"]]
     paths = {
-        name: existing_path(name, options[name], folder=False) for name in ("ca", "cert", "key", "token_file")
+        name: existing_path(name, options[name], folder=False, renewed=True)
+        for name in ("ca", "cert", "key", "token_file")
     }
     named = [name for name, path in paths.items() if path is not None]
     if named and not (grpc or metrics):
@@ -125,12 +126,13 @@ class _Token:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = -1
+        self._stamp = (-1, -1)
         self._token = ""
 
     def __call__(self, _context: Any, callback: Any) -> None:
         try:
-            stamp = self._path.stat().st_mtime_ns
+            found = self._path.stat()  # of what a link leads to by now
+            stamp = found.st_ino, found.st_mtime_ns
             if stamp != self._stamp:
                 self._token, self._stamp = read_secret(self._path, "token_file"), stamp
         except (OSError, TunerError) as error:

@@ -56,7 +56,8 @@ def parse_target(text: str) -> DispatchTarget:
         raise InvalidInput("TARGET", f"'{text}': {error}", FORM) from None
     if url.scheme != "dispatch" or not host or url.path.strip("/") or url.fragment:
         raise InvalidInput("TARGET", f"'{text}' does not name the control port of a dispatcher", FORM)
-    token = existing_path("token_file", parameters(url, {"token_file": ""})["token_file"], folder=False)
+    named = parameters(url, {"token_file": ""})["token_file"]
+    token = existing_path("token_file", named, folder=False, renewed=True)
     if token is not None and not is_loopback(host):
         problem = f"the token would be sent to {host} in the clear"
         raise InvalidInput(
