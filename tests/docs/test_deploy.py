@@ -142,6 +142,19 @@ def test_the_manifests_fit_together() -> None:
     assert "kind: ConfigMap" in built
 
 
+def test_the_image_that_is_built_is_the_one_that_runs() -> None:
+    """It has the version of the package."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    (stateful,) = [manifest for manifest in manifests() if manifest["kind"] == "StatefulSet"]
+    (container,) = stateful["spec"]["template"]["spec"]["containers"]
+    stop = stateful["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+    assert container["image"] == f"servetune:{version}"
+    for file in (DEPLOY / "Containerfile", MANIFESTS / "kustomization.yaml"):
+        assert f"-t {container['image']} -f deploy/Containerfile ." in file.read_text()
+    assert f"--stop-timeout {stop} " in (DEPLOY / "Containerfile").read_text()
+
+
 def test_the_manifests_are_what_kubernetes_takes() -> None:
     """By its own schemas."""
     validator = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
