@@ -60,7 +60,9 @@ def test_a_target_that_was_never_attached_is_told(phase: str, up: int) -> None:
 
     exporter.page({"a": worker}, {})  # type: ignore[dict-item]
 
-    assert exporter.registry.get_sample_value("servetune_target_up", {"target": "a"}) == up
+    value = exporter.registry.get_sample_value
+    assert value("servetune_target_up", {"target": "a"}) == up
+    assert value("servetune_target_window_seconds", {"target": "a"}) == config.window
 
 
 def test_a_window_that_teaches_nothing_counts_for_nothing() -> None:
