@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tuner.adapters.connection.address import grpc_address, parse_address
 from tuner.adapters.registry import scheme_of
-from tuner.adapters.replicas.targets import OPTION
+from tuner.adapters.replicas.targets import OPTION, REPLICAS
 from tuner.adapters.tfserving.target import FORM as TFSERVING
 from tuner.adapters.triton.target import FORM as TRITON
 
@@ -48,7 +48,7 @@ def places_of(target: str) -> frozenset[Place]:
     if scheme not in KNOWN:
         return frozenset([Place(scheme, target, "")])
     form = KNOWN[scheme]
-    options = {**form.all_options, OPTION: ""} if form.replicated else form.all_options
+    options = {**form.all_options, OPTION: REPLICAS} if form.replicated else form.all_options
     hosts, slash, rest = target.partition("://")[2].partition("/")
     found = [
         parse_address(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from tuner.adapters.connection.credentials import refuse_credentials
@@ -14,6 +15,7 @@ from tuner.errors import InvalidInput
 __all__ = [
     "WHERE_CREDENTIALS_BELONG",
     "Address",
+    "Option",
     "checked_port",
     "existing_path",
     "grpc_address",
@@ -24,6 +26,14 @@ __all__ = [
 
 WHERE_CREDENTIALS_BELONG = "name their files: token_file=/path/token, or cert=/path and key=/path"
 """What to write instead of credentials in a target."""
+
+
+class Option(NamedTuple):
+    """An option of a target, which stands after its ``?``."""
+
+    default: str
+    meaning: str
+    """For the table in ``docs/attach.md``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,14 +47,14 @@ class Address:
     """Every known option, with its default where it was not given."""
 
 
-def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, str], form: str) -> Address:
+def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, Option], form: str) -> Address:
     """Read a target.
 
     Args:
         text: As the user wrote it.
         scheme: What it must begin with.
         port: The port if none is given.
-        options: Known options and their defaults.
+        options: Known options.
         form: What the user should write instead, for the error.
 
     Raises:
@@ -63,17 +73,17 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, st
     return Address(host=host, port=number, model=model, options=parameters(url, options))
 
 
-def parameters(url: SplitResult, known: Mapping[str, str]) -> dict[str, str]:
-    """Read the options after ``?`` of a target.
+def parameters(url: SplitResult, known: Mapping[str, Option]) -> dict[str, str]:
+    """Read the options after ``?`` of a target; those that are not given have their defaults.
 
     Args:
         url: The split target.
-        known: Option name -> default.
+        known: By name.
 
     Raises:
         InvalidInput: An option is unknown or given twice.
     """
-    options = dict(known)
+    options = {name: option.default for name, option in known.items()}
     for name, values in parse_qs(url.query, keep_blank_values=True).items():
         if name not in known or len(values) != 1:
             raise InvalidInput(
@@ -104,8 +114,15 @@ def host_of(address: str) -> str:
     return address.rpartition(":")[0].strip("[]")
 
 
-def existing_path(name: str, text: str, *, folder: bool) -> Path | None:
+def existing_path(name: str, text: str, *, folder: bool, renewed: bool = False) -> Path | None:
     """Return a path that an option names, None if it names none.
+
+    Args:
+        name: Of the option.
+        text: Its value.
+        folder: Whether it names a folder, or a file.
+        renewed: Whether to leave links as they are. A file of Kubernetes is renewed by leading its link to
+            another folder; the one that it leads to now is then deleted.
 
     Raises:
         InvalidInput: It is not absolute, or there is no such folder or file.
@@ -120,4 +137,4 @@ def existing_path(name: str, text: str, *, folder: bool) -> Path | None:
         raise InvalidInput(
             "TARGET", f"{name}={path}: there is no such {what}", "give it as it is seen from here"
         )
-    return path.resolve()
+    return path if renewed else path.resolve()

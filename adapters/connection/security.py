@@ -1,15 +1,4 @@
-"""How connections to a server are secured: TLS, certificates, and a token, as options of a target.
-
-===============  ==========================================================================================
-option           meaning
-===============  ==========================================================================================
-``tls``          ``grpc``, ``metrics`` or ``all``: what is reached over TLS
-``ca``           file of the certificates to trust, instead of the system's
-``cert``, ``key``  files with a certificate and key of our own, where the server wants to know who asks
-``token_file``   file with a bearer token, not readable by everybody, read again when it changes; only
-                 ever sent over TLS
-===============  ==========================================================================================
-"""
+"""How connections to a server are secured: TLS, certificates, and a token, as options of a target."""
 
 from __future__ import annotations
 
@@ -19,15 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.adapters.connection.address import existing_path
+from tuner.adapters.connection.address import Option, existing_path
 from tuner.adapters.connection.credentials import read_secret
 from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.files.storage import read_file
 
-__all__ = ["SECURITY_OPTIONS", "Security", "parse_security"]
+__all__ = ["SECURITY", "SECURITY_OPTIONS", "Security", "parse_security"]
 
-SECURITY_OPTIONS = {"tls": "", "ca": "", "cert": "", "key": "", "token_file": ""}
-"""The options and their defaults."""
+SECURITY = {
+    "tls": Option("", "`grpc`, `metrics` or `all`: what is reached over TLS"),
+    "ca": Option("", "file of the certificates to trust, instead of the system's"),
+    "cert": Option("", "file with a certificate of our own, where the server wants to know who asks"),
+    "key": Option("", "file with its key"),
+    "token_file": Option("", "file with a bearer token, read again when it changes; only ever sent over TLS"),
+}
+"""The options."""
+SECURITY_OPTIONS = {name: option.default for name, option in SECURITY.items()}
+"""Their defaults."""
 LARGEST_FILE = 10_000_000
 """Bytes of a file of certificates."""
 WAYS = {"": (False, False), "grpc": (True, False), "metrics": (False, True), "all": (True, True)}
@@ -101,7 +98,8 @@ def parse_security(options: Mapping[str, str]) -> Security:
         )
     grpc, metrics = WAYS[options["tls"]]
     paths = {
-        name: existing_path(name, options[name], folder=False) for name in ("ca", "cert", "key", "token_file")
+        name: existing_path(name, options[name], folder=False, renewed=True)
+        for name in ("ca", "cert", "key", "token_file")
     }
     named = [name for name, path in paths.items() if path is not None]
     if named and not (grpc or metrics):
@@ -125,12 +123,13 @@ class _Token:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = -1
+        self._stamp = (-1, -1)
         self._token = ""
 
     def __call__(self, _context: Any, callback: Any) -> None:
         try:
-            stamp = self._path.stat().st_mtime_ns
+            found = self._path.stat()  # of what a link leads to by now
+            stamp = found.st_ino, found.st_mtime_ns
             if stamp != self._stamp:
                 self._token, self._stamp = read_secret(self._path, "token_file"), stamp
         except (OSError, TunerError) as error:

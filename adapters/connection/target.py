@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tuner.adapters.connection.address import checked_port, grpc_address, parse_address
-from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
+from tuner.adapters.connection.address import Option, checked_port, grpc_address, parse_address
+from tuner.adapters.connection.security import SECURITY, Security, parse_security
 from tuner.errors import InvalidInput
 
 __all__ = ["LiveTarget", "TargetForm", "parse_live_target", "port_option"]
@@ -20,8 +20,8 @@ class TargetForm:
     scheme: str
     port: int
     """The gRPC port of a server that is given without one."""
-    options: Mapping[str, str]
-    """The scheme's own options and their defaults; those of :mod:`.security` come on top."""
+    options: Mapping[str, Option]
+    """The scheme's own options; those of :mod:`.security` come on top."""
     example: str
     """A target in this form."""
     replicated: bool = False
@@ -33,9 +33,9 @@ class TargetForm:
         return f"write {self.example}"
 
     @property
-    def all_options(self) -> dict[str, str]:
-        """Every option that a target may have, and its default."""
-        return {**self.options, **SECURITY_OPTIONS}
+    def all_options(self) -> dict[str, Option]:
+        """Every option that a target may have."""
+        return {**self.options, **SECURITY}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,15 +10,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tuner.adapters.connection.address import checked_port, existing_path, grpc_address, parameters
+from tuner.adapters.connection.address import (
+    Option,
+    checked_port,
+    existing_path,
+    grpc_address,
+    parameters,
+)
 from tuner.adapters.connection.credentials import is_loopback, read_secret, refuse_credentials
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, Unreachable
 from tuner.printable import one_line
 
-__all__ = ["LONGEST_CHANGE", "DispatchClient", "DispatchTarget", "parse_target"]
+__all__ = ["LONGEST_CHANGE", "OPTIONS", "PORT", "DispatchClient", "DispatchTarget", "parse_target"]
 
 FORM = "write dispatch://127.0.0.1:9102?token_file=/path/token"
 PORT = 9102
+OPTIONS = {
+    "token_file": Option("", "file of its token, without which it is only observed; on this machine only")
+}
 LARGEST = 4_000_000
 """Bytes of an answer."""
 FORBIDDEN = (401, 403)
@@ -56,7 +65,8 @@ def parse_target(text: str) -> DispatchTarget:
         raise InvalidInput("TARGET", f"'{text}': {error}", FORM) from None
     if url.scheme != "dispatch" or not host or url.path.strip("/") or url.fragment:
         raise InvalidInput("TARGET", f"'{text}' does not name the control port of a dispatcher", FORM)
-    token = existing_path("token_file", parameters(url, {"token_file": ""})["token_file"], folder=False)
+    named = parameters(url, OPTIONS)["token_file"]
+    token = existing_path("token_file", named, folder=False, renewed=True)
     if token is not None and not is_loopback(host):
         problem = f"the token would be sent to {host} in the clear"
         raise InvalidInput(

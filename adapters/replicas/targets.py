@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tuner.adapters.backend import Backend
-from tuner.adapters.connection.address import grpc_address
+from tuner.adapters.connection.address import Option, grpc_address
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
 from tuner.errors import InvalidInput, Unreachable
 
-__all__ = ["open_replicas", "replicas_of"]
+__all__ = ["OPTION", "REPLICAS", "open_replicas", "replicas_of"]
 
 OPTION = "replicas"
+REPLICAS = Option("", "`dns`: the host is a name that has an address for each replica")
 
 
 def open_replicas(target: str, port: int, open_one: Callable[[str], Backend]) -> Backend:

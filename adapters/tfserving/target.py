@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.adapters.connection.address import existing_path
+from tuner.adapters.connection.address import Option, existing_path
 from tuner.adapters.connection.target import LiveTarget, TargetForm, parse_live_target, port_option
 from tuner.errors import InvalidInput
 
@@ -18,13 +18,18 @@ FORM = TargetForm(
     scheme="tfserving",
     port=8500,
     options={
-        "rest": str(REST_PORT),
-        "metrics": METRICS_PATH,
-        "base_path": "",
-        "label": "",
-        "signature": SIGNATURE,
-        "config": "",
-        "restart": "",
+        "rest": Option(str(REST_PORT), "port of its REST API, where its metrics are"),
+        "metrics": Option(METRICS_PATH, "path of its metrics page"),
+        "base_path": Option(
+            "",
+            "the model's folder, as it is seen from here, with the version folders; else it is only observed",
+        ),
+        "label": Option(
+            "", "the version label that clients ask for; without it they take the newest version"
+        ),
+        "signature": Option(SIGNATURE, "the signature of our own requests"),
+        "config": Option("", "its `--model_config_file`, as it is seen from here, where that names versions"),
+        "restart": Option("", "command that restarts it with other threads"),
     },
     example="tfserving://host:8500/model?rest=8501&base_path=/models/model",
 )

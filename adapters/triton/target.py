@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.adapters.connection.address import existing_path
+from tuner.adapters.connection.address import Option, existing_path
 from tuner.adapters.connection.target import LiveTarget, TargetForm, parse_live_target, port_option
 from tuner.errors import InvalidInput
 
@@ -14,7 +14,11 @@ __all__ = ["FORM", "TritonTarget", "parse_target"]
 FORM = TargetForm(
     scheme="triton",
     port=8001,
-    options={"metrics": "8002", "version": "", "repository": ""},
+    options={
+        "metrics": Option("8002", "port of its metrics page; `off` goes without"),
+        "version": Option("", "the model's version; without it the server's choice, counted over all"),
+        "repository": Option("", "folder of all models, as it is seen from here: for the mode `poll`"),
+    },
     example="triton://host:8001/model?metrics=8002",
     replicated=True,
 )

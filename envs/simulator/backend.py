@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
-from tuner.adapters.connection.address import parameters
+from tuner.adapters.connection.address import Option, parameters
 from tuner.adapters.live.knobs import BATCH_GRID, DELAY_GRID, KnobKind, batch_kind, check, delay_kind
 from tuner.adapters.triton.configuration import DELAY, INSTANCES
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE as MAX_BATCH
@@ -42,7 +42,17 @@ __all__ = [
 
 LARGEST_BATCH = 1024
 MOST_INSTANCES = 64
-OPTIONS = {"rate": "200", "seed": "0", "server": "", "cores": "", "shape": "1", "foreign": "0", "period": ""}
+OPTIONS = {
+    "rate": Option("200", "requests/s; `0:150,60:300` are 300 from second 60 on"),
+    "seed": Option("0", "of arrivals and noise"),
+    "server": Option("", "file of a server model, from `tuner calibrate`"),
+    "cores": Option("", "its cores, in the place of the model's"),
+    "shape": Option(
+        "1", "of the gamma distributed gaps between requests: 1 is Poisson, less comes in bursts"
+    ),
+    "foreign": Option("0", "cores that other processes use"),
+    "period": Option("", "seconds, in the second half of each of which they do; all the time without it"),
+}
 
 
 class SimulatedTriton:

@@ -16,13 +16,19 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tuner.cli.exit_code import ExitCode
 from tuner.control.daemon.config import DaemonConfig
+from tuner.dispatch.front.fronts import LAST_WRITES
+from tuner.dispatch.metrics import CLIENTS
+from tuner.dispatch.process import DRAIN
+from tuner.dispatch.request import Status
 from tuner.files.yaml_file import load_yaml
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 UNIT = DEPLOY / "systemd" / "servetune.service"
+DISPATCH = UNIT.with_name("servetune-dispatch.service")
 MANIFESTS = DEPLOY / "kubernetes"
 
 
@@ -38,16 +44,49 @@ def run(*command: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_unit(tmp_path: Path) -> None:
+def settings(unit: Path) -> list[tuple[str, str]]:
+    """Name and value of each setting of a unit, in order: a name may come twice."""
+    lines = [line for line in unit.read_text().splitlines() if not line.startswith("#")]
+    return [(name, value) for name, sign, value in (line.partition("=") for line in lines) if sign]
+
+
+@pytest.mark.parametrize(("name", "most"), [(UNIT.name, 2.5), (DISPATCH.name, 2.0)])
+def test_a_unit(name: str, most: float, tmp_path: Path) -> None:
     """systemd finds no mistake in it, and it has few rights."""
-    unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/opt/servetune/bin/tuner", "/bin/true"))
+    unit = tmp_path / name
+    unit.write_text((UNIT.parent / name).read_text().replace("/opt/servetune/bin/tuner", "/bin/true"))
 
     assert run("systemd-analyze", "verify", "--man=no", str(unit)) == ""
     exposure = run("systemd-analyze", "security", "--offline=true", "--no-pager", str(unit))
     found = re.search(r"exposure level for \S+: ([\d.]+)", exposure)
     assert found is not None
-    assert float(found[1]) < 2.5
+    assert float(found[1]) < most
+
+
+def test_the_dispatcher_has_the_time_to_answer_what_it_has() -> None:
+    """And not much more: whoever waits for it to end waits for this."""
+    assert DRAIN + LAST_WRITES < float(dict(settings(DISPATCH))["TimeoutStopSec"]) <= 30
+
+
+def test_the_unit_lets_the_daemon_ask_for_the_addresses_of_its_machine() -> None:
+    """They come through a netlink socket."""
+    assert "AF_NETLINK" in dict(settings(UNIT))["RestrictAddressFamilies"].split()
+
+
+@pytest.mark.parametrize("unit", [UNIT, DISPATCH], ids=lambda unit: unit.name)
+def test_a_mistake_in_a_file_restarts_nothing_for_ever(unit: Path) -> None:
+    """The exit code that prevents a restart is that of the main process, so that one finds the mistake."""
+    found = dict(settings(unit))
+
+    assert found["RestartPreventExitStatus"] == str(ExitCode.ERROR.value)
+    assert "ExecStartPre" not in found
+
+
+def test_the_unit_lets_a_file_keep_its_group() -> None:
+    """A later setting of the name adds to what the earlier ones have left."""
+    calls = [value for name, value in settings(UNIT) if name == "SystemCallFilter"]
+
+    assert calls[-2:] == ["~@privileged", "@chown"]
 
 
 def test_more_rights_by_a_drop_in(tmp_path: Path) -> None:
@@ -57,8 +96,7 @@ def test_more_rights_by_a_drop_in(tmp_path: Path) -> None:
     beside = tmp_path / f"{UNIT.name}.d"
     beside.mkdir()
     more = (UNIT.parent / "folders.conf").read_text()
-    settings = [line for line in more.splitlines() if line and not line.startswith(("#", "["))]
-    assert [setting.partition("=")[0] for setting in settings] == ["ReadWritePaths"]
+    assert [name for name, _ in settings(UNIT.parent / "folders.conf")] == ["ReadWritePaths"]
 
     (beside / "folders.conf").write_text(more)
     assert run("systemd-analyze", "verify", "--man=no", str(unit)) == ""
@@ -116,6 +154,19 @@ def test_the_manifests_fit_together() -> None:
     assert "kind: ConfigMap" in built
 
 
+def test_the_image_that_is_built_is_the_one_that_runs() -> None:
+    """It has the version of the package."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    (stateful,) = [manifest for manifest in manifests() if manifest["kind"] == "StatefulSet"]
+    (container,) = stateful["spec"]["template"]["spec"]["containers"]
+    stop = stateful["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+    assert container["image"] == f"servetune:{version}"
+    for file in (DEPLOY / "Containerfile", MANIFESTS / "kustomization.yaml"):
+        assert f"-t {container['image']} -f deploy/Containerfile ." in file.read_text()
+    assert f"--stop-timeout {stop} " in (DEPLOY / "Containerfile").read_text()
+
+
 def test_the_manifests_are_what_kubernetes_takes() -> None:
     """By its own schemas."""
     validator = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
@@ -135,13 +186,25 @@ def test_a_target_that_is_away_raises_an_alert() -> None:
     assert "servetune_target_up == 0" in [rule["expr"] for rule in rules]
 
 
+def test_the_alert_on_refused_requests_names_statuses_that_there_are() -> None:
+    """Those that are not the clients' own mistakes."""
+    groups = YAML(typ="safe").load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"]
+    (rule,) = [
+        rule for group in groups for rule in group["rules"] if rule["alert"] == "ServetuneDispatchRefuses"
+    ]
+    (named,) = re.findall(r'status=~"([^"]+)"', rule["expr"])
+
+    assert {*named.split("|")} == {status.value for status in Status} - {status.value for status in CLIENTS}
+
+
 def test_dashboard_and_alerts_name_metrics_that_there_are() -> None:
     """And the dashboard is whole: every panel asks for something, and none lies on another."""
     pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
     from tuner.control.web import Exporter
+    from tuner.dispatch.metrics import Metrics
 
     there = set()
-    for metric in Exporter().registry.collect():
+    for metric in [*Exporter().registry.collect(), *Metrics().registry.collect()]:
         histogram = metric.type == "histogram"
         endings = (
             ("_bucket", "_sum", "_count") if histogram else ("_total",) if metric.type == "counter" else ("",)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client import Counter, Gauge, Histogram
 from pydantic import TypeAdapter
 
 from tests.command_line import Run
@@ -103,6 +104,22 @@ def test_agents_page_tells_the_constants_of_rrl() -> None:
             assert cell == "" or value == text, (preset, name)
             checked += 1
     assert checked > 40
+
+
+def test_the_dispatchers_page_names_its_metrics() -> None:
+    """With their labels; those of the process itself and of its version aside."""
+    from tuner.dispatch.metrics import Metrics
+
+    metrics = [one for one in vars(Metrics()).values() if isinstance(one, Counter | Gauge | Histogram)]
+    page = _lines("dispatch.md")
+
+    assert metrics
+    for metric in metrics:
+        (family,) = metric.describe()
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        (row,) = [line for line in page if line.startswith("| `servetune_d") and f"`{name}`" in line]
+        labels = ", ".join(f"`{label}`" for label in metric._labelnames)
+        assert f" | {labels} | " in row
 
 
 def _lines(page: str) -> list[str]:

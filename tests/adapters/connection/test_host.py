@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tuner.adapters.connection.host import listening_processes, local_cores
+from tuner.adapters.connection.host import is_local, listening_processes, local_cores
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -42,3 +43,17 @@ def test_a_port_on_which_nobody_is_seen() -> None:
     """The server may be in a container, or of another user."""
     assert listening_processes("localhost", 1) == ()
     assert local_cores("localhost", 1) == CORES
+
+
+def test_where_the_addresses_of_the_machine_cannot_be_listed(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a sandbox without AF_NETLINK: a server on loopback is still known to be here."""
+
+    def refused() -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(psutil, "net_if_addrs", refused)
+
+    assert listening_processes("localhost", port) == (os.getpid(),)
+    assert not is_local("192.0.2.1")

@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from tests.adapters.certificates import make_certificates
+from tests.adapters.mounted import mount
 from tuner.adapters.connection.channel import open_channel
 from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
 from tuner.adapters.tfserving.target import parse_target as parse_tfserving
@@ -89,6 +90,22 @@ def test_a_token_is_read_again_when_it_changes(
         assert ask(b"", timeout=5) == b"Bearer first"
         token.write_text("second")
         assert ask(b"", timeout=5) == b"Bearer second"
+
+
+def test_files_that_kubernetes_renews(grpc_server: str, certificates: Path, tmp_path: Path) -> None:
+    """They are links, whose folder is another one after a renewal; the old one is gone."""
+    ca, cert, key = [(certificates / name).read_bytes() for name in ("ca.crt", "client.crt", "client.key")]
+    mount(tmp_path, ca=ca, cert=cert, key=key, token_file=b"first")
+    options = {name: str(tmp_path / name) for name in ("ca", "cert", "key", "token_file")}
+    security = parse_security({**options, "tls": "all"})
+
+    with open_channel(grpc_server, "127.0.0.1", security) as channel:
+        ask = channel.unary_unary("/test/Echo")
+        assert ask(b"", timeout=5) == b"Bearer first"
+        mount(tmp_path, ca=ca, cert=cert, key=key, token_file=b"second")
+        assert ask(b"", timeout=5) == b"Bearer second"
+    assert asked(grpc_server, security) == "Bearer second"
+    assert security.web()[1] == {"Authorization": "Bearer second"}
 
 
 @pytest.mark.parametrize("missing", ["ca", "cert"])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.dispatch.running import Running, target_of
+from tests.adapters.dispatch.running import TOKEN, Running, target_of
+from tests.adapters.mounted import mount
 from tests.dispatch.fakes import request
 from tuner.adapters.backend import Backend
 from tuner.adapters.dispatch import DispatchBackend
@@ -113,6 +114,22 @@ def test_without_the_token(target: str) -> None:
     assert not backend.describe().writable
     with pytest.raises(ReadOnly, match="token"):
         backend.apply(backend.current().replace(deferral=0.75))
+
+
+def test_a_token_that_kubernetes_renews(target: str, tmp_path: Path) -> None:
+    """It is a link, whose folder is another one after a renewal."""
+    place = tmp_path / "mounted"
+    mount(place, token=b"the token of yesterday")
+    backend = DispatchBackend(f"{target.partition('?')[0]}?token_file={place / 'token'}")
+    before = backend.current()
+    wanted = before.replace(deferral=0.75)
+
+    with pytest.raises(ReadOnly, match="the token is missing or wrong"):
+        backend.apply(wanted)
+    mount(place, token=TOKEN.encode())
+
+    assert backend.apply(wanted).configuration == wanted
+    backend.apply(before)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tuner.knobs import KnobSpace
 from tuner.profiler.indicator import make_indicator
 
 TARGET = "targets:\n  - name: a\n    url: sim://mlp\n    slo: p95=30ms\n"
+PROBED = "    probe_rate: 5\n    shapes: "
 
 Load = Callable[[str], DaemonConfig]
 
@@ -98,6 +99,14 @@ def test_a_policy_brings_its_grids(load: Load, tmp_path: Path) -> None:
 
     assert grids["max_batch_size"] == (1, 2, 64)
     assert grids["instances"] == (1, 2)
+
+
+def test_inputs_of_our_own_requests_may_have_shapes(load: Load) -> None:
+    """As `--shape` of the command line gives them."""
+    target = load(TARGET + PROBED + "{image: [224, 224, 3], tokens: 128}\n").targets[0]
+
+    load_of_ours = target.setting({}).load
+    assert (load_of_ours.rate, load_of_ours.shapes) == (5, {"image": (224, 224, 3), "tokens": (128,)})
 
 
 def test_the_latency_may_come_from_elsewhere(load: Load, tmp_path: Path) -> None:
@@ -222,6 +231,18 @@ def test_days_may_wrap_around_the_week(load: Load) -> None:
         (TARGET + TARGET.removeprefix("targets:\n"), "two targets have the name 'a'"),
         (TARGET + "    policy: learned\n", "line 5: targets[0].policy: there is no folder"),
         (TARGET + "    change_cost: -1\n", "change_cost: must be greater than or equal to 0"),
+        (
+            TARGET + "    shapes: {image: [224, 224, 3]}\n",
+            "line 5: targets[0].shapes: are those of our own requests",
+        ),
+        (
+            TARGET + PROBED + "{image: '224,224'}\n",
+            "targets[0].shapes.image: must be sizes such as [224, 224, 3]",
+        ),
+        (TARGET + PROBED + "{image: []}\n", "without the batch, but got []"),
+        (TARGET + PROBED + "{image: [-1, 3]}\n", "without the batch, but got [-1, 3]"),
+        (TARGET + PROBED + "{image: [true]}\n", "without the batch, but got [True]"),
+        (TARGET + PROBED + "[224, 224]\n", "targets[0].shapes: must be a group of `field: value`"),
     ],
 )
 def test_mistakes_are_told_with_line_and_field(load: Load, text: str, names: str) -> None:

@@ -49,3 +49,11 @@ def test_a_mistake_names_the_field_of_the_file(tmp_path: Path, monkeypatch: pyte
 
     with pytest.raises(ValueError, match=r"^objective: no GPU"), attached(config, {}):
         pass
+
+
+def test_a_simulated_target_has_no_inputs() -> None:
+    """So shapes of them are a mistake."""
+    config = TargetConfig(name="a", url="sim://mlp", slo=SLO, probe_rate=20, shapes={"image": (224, 224, 3)})
+
+    with pytest.raises(ValueError, match=r"^shapes: a simulated target has no inputs"), attached(config, {}):
+        pass

@@ -10,6 +10,7 @@ import pytest
 from tests.builders import configuration, measurement
 from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.report import WorkerReport
+from tuner.control.daemon.worker import OVERDUE_WINDOW
 from tuner.control.decide.decision import Hold
 from tuner.control.drive.journal import WindowRecord
 from tuner.knobs import Configuration
@@ -59,7 +60,9 @@ def test_a_target_that_was_never_attached_is_told(phase: str, up: int) -> None:
 
     exporter.page({"a": worker}, {})  # type: ignore[dict-item]
 
-    assert exporter.registry.get_sample_value("servetune_target_up", {"target": "a"}) == up
+    value = exporter.registry.get_sample_value
+    assert value("servetune_target_up", {"target": "a"}) == up
+    assert value("servetune_target_window_seconds", {"target": "a"}) == config.window
 
 
 def test_a_window_that_teaches_nothing_counts_for_nothing() -> None:
@@ -108,3 +111,19 @@ def test_how_many_servers_a_target_should_have() -> None:
     assert exporter.registry.get_sample_value(*names) is None
     exporter.report("a", turn(None))
     assert exporter.registry.get_sample_value(names[0], {"target": "a", "pool": "m"}) is None
+
+
+@pytest.mark.parametrize("phase", ["waiting: no answer", OVERDUE_WINDOW, "stopped"])
+def test_an_outage_asks_for_no_number_of_servers(phase: str) -> None:
+    """The worker may wait for minutes for a server that is away, and reports nothing meanwhile."""
+    exporter = Exporter()
+    config = TargetConfig(name="a", url="sim://mlp", slo="p95=30ms")  # type: ignore[arg-type]
+    advice = ScalingAdvice(accelerators=1, desired=3, reason="x")
+    exporter.report("a", replace(turn(measurement()), scaling={"": advice}))
+
+    def page(phase: str) -> str:
+        worker = SimpleNamespace(config=config, phase=phase, advisor=None)
+        return exporter.page({"a": worker}, {}).decode()  # type: ignore[dict-item]
+
+    assert 'servetune_desired_accelerators{pool="",target="a"} 3.0' in page("running")
+    assert "servetune_desired_accelerators{" not in page(phase)

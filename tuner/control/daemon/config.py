@@ -105,6 +105,14 @@ def _grid(value: Any) -> Bounds | tuple[float, ...]:
     return tuple(sorted({_number(part) for part in values}))
 
 
+def _shape(value: Any) -> tuple[int, ...]:
+    """Read the shape of an input: a list of sizes, or the only one."""
+    sizes = value if isinstance(value, list | tuple) else [value]
+    if not sizes or not all(type(size) is int and size > 0 for size in sizes):
+        raise ValueError(f"must be sizes such as [224, 224, 3], without the batch, but got {value!r}")
+    return tuple(sizes)
+
+
 def _moment(value: Any) -> clock_time:
     """Read ``HH:MM``; 24:00 is the midnight that ends a day."""
     text = str(value).strip()
@@ -234,6 +242,8 @@ class TargetConfig(Section):
     """Time zone of ``maintenance``, such as Europe/Berlin."""
     probe_rate: float | None = Field(default=None, gt=0, le=1000)
     """Requests/s of our own, to time a server that exports no quantiles."""
+    shapes: dict[str, Annotated[tuple[int, ...], PlainValidator(_shape)]] = Field(default_factory=dict)
+    """Shapes of inputs with open dimensions in these requests, without the batch; open ones are 1 else."""
     sli: SliSection | None = None
     """Where the latency comes from instead of the server."""
     foreign_limit: float | None = Field(default=None, ge=0)
@@ -254,6 +264,13 @@ class TargetConfig(Section):
     def _names_a_place(cls, url: str) -> str:
         _parsed(places_of, url)
         return url
+
+    @check_field("shapes")
+    @classmethod
+    def _are_of_requests(cls, shapes: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if shapes and info.data.get("probe_rate", 0) is None:
+            raise ValueError("are those of our own requests, which probe_rate sends: give that, too")
+        return shapes
 
     @check_field("time_zone")
     @classmethod
@@ -302,7 +319,7 @@ class TargetConfig(Section):
         """Return what the target is tuned toward, with the grids of its knobs; see :meth:`grids`."""
         return Setting(
             objective=Objective(slo=self.slo, goal=self.objective, change_cost=self.change_cost),
-            load=Load(rate=self.probe_rate),
+            load=Load(rate=self.probe_rate, shapes=self.shapes),
             foreign_limit=self.foreign_limit,
             sli=Sli(**dict(self.sli)) if self.sli is not None else None,
             grids=grids,

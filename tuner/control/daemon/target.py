@@ -21,6 +21,7 @@ FIELDS = {
     "--slo": "slo",
     "--objective": "objective",
     "--rate": "probe_rate",
+    "--shape": "shapes",
     "--knob": "knobs",
     "--foreign-limit": "foreign_limit",
     "--sli-prometheus": "sli.prometheus",

@@ -50,6 +50,9 @@ class Exporter:
         self._up = self._gauge("target_up", "Whether a target is measured at present.")
         self._paused = self._gauge("target_paused", "Whether an operator has paused it.")
         self._pinned = self._gauge("target_pinned", "Whether an operator has pinned it.")
+        self._length = self._gauge(
+            "target_window_seconds", "Length of its windows, before they are lengthened."
+        )
         self._slo = self._gauge("slo_latency_seconds", "The latency that the SLO allows.", "statistic")
         self._measured = self._quantities()
         self._knob = self._gauge("knob", "The configuration of the server.", "knob")
@@ -182,8 +185,12 @@ class Exporter:
             for name, worker in workers.items():
                 config = worker.config
                 self._info.labels(name, config.mode, str(config.slo), config.objective).set(1)
+                self._length.labels(name).set(config.window)
                 self._slo.labels(name, config.slo.statistic).set(config.slo.latency)
-                self._up.labels(name).set(worker.phase == "running")
+                measured = worker.phase == "running"
+                self._up.labels(name).set(measured)
+                if not measured:  # an outage says nothing about the load
+                    self._desired.remove_by_labels({"target": name})
                 if worker.advisor is not None and worker.advisor.latest is not None:
                     self._advise(name, worker.advisor.latest)
                 order = orders.get(name)
