@@ -7,9 +7,11 @@ from typing import NoReturn
 
 import pytest
 
-from tests.builders import configuration
+from tests.builders import SPACE, configuration
 from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, unseen
-from tuner.control import Hold, Rollback, RunState
+from tuner.adapters.backend import ApplyReport
+from tuner.control import Driver, Hold, Rollback, RunState
+from tuner.control.decide.memory import Probation
 from tuner.control.decide.orders import Orders
 from tuner.errors import StorageError, Unreachable
 from tuner.knobs import Configuration
@@ -33,6 +35,77 @@ def test_a_server_that_dies_is_waited_for_and_restored(tmp_path: Path) -> None:
     assert clock.now() >= 20
     assert any("waiting for the server" in sentence for sentence in heard)
     assert RunState.load(state).last_good == dict(configuration(2))
+
+
+class FragileServer(FakeServer):
+    """One configuration kills it: it dies of that at once, and comes back with the original one."""
+
+    deaths = 0
+
+    def apply(self, wanted: Configuration) -> ApplyReport:
+        report = super().apply(wanted)
+        if wanted == configuration(2):
+            self.deaths += 1
+            away(self, configuration())
+        return report
+
+
+def test_what_the_server_died_of_is_not_tried_again_at_once() -> None:
+    """The window after its restart says nothing about the change; that it died does."""
+    server = FragileServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, *[configuration(2)] * 9)
+
+    records = [driver.step() for _ in range(8)]
+
+    memory = driver.loop.memory
+    assert [record.outcome for record in records] == ["applied", *["held"] * 7]
+    assert server.deaths == memory.failed_changes == 1
+    assert memory.banned(driver.loop.level or 0) == [SPACE.encode(configuration(2))]
+
+
+def test_what_runs_after_the_restart_is_not_blamed() -> None:
+    """It breaks the SLO: that was no change of ours."""
+    server = FragileServer(FakeClock(), lambda _: 0.02 if server.deaths == 0 else 0.045)
+    driver, _ = drive(server, configuration(2))
+
+    records = [driver.step() for _ in range(4)]
+
+    assert not any(isinstance(record.decision, Rollback) for record in records)
+    assert memory_of(driver) == ([SPACE.encode(configuration(2))], None)
+
+
+def memory_of(driver: Driver) -> tuple[list[int], Probation | None]:
+    """What is banned under the present load, and what is on probation."""
+    memory = driver.loop.memory
+    return memory.banned(driver.loop.level or 0), memory.probation
+
+
+def test_a_restart_while_an_operator_works_on_the_server_is_not_blamed_on_the_change() -> None:
+    """But what was on probation is gone, and nothing else is judged in its place."""
+    server, book = FragileServer(FakeClock(), lambda c: 0.02), Book()
+    driver, _ = drive(server, configuration(2), orders=book)
+    driver.step()
+    book.orders = Orders(paused="release")
+
+    driver.step()
+
+    assert memory_of(driver) == ([], None)
+    assert driver.loop.memory.failed_changes == 0
+
+
+def test_what_is_put_back_after_a_restart_is_not_banned() -> None:
+    """It was seen to be good, and is on probation again because the server had lost it."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+
+    for _ in range(2):
+        away(server, configuration())
+        driver.step()
+
+    assert server.running == configuration(2)
+    assert memory_of(driver)[0] == []
 
 
 def test_gives_up_when_the_server_stays_away() -> None:

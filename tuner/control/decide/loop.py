@@ -154,6 +154,8 @@ class ControlLoop:
                 self._in_force(event)
             case on.Overtaken():
                 memory.probation = None
+            case on.Lost(configuration):
+                self._lose(configuration)
             case on.Failed(decision, refused, tried):
                 if not tried:
                     memory.failed()
@@ -176,6 +178,19 @@ class ControlLoop:
         memory.probation = Probation(change.previous, memory.failed_requests)
         if change.back:
             memory.ban(self.level, self._index(change.previous))
+
+    def _lose(self, lost: Configuration) -> None:
+        """Take in that a restart has undone what ran: on probation, the server may have died of it.
+
+        An operator who has paused or pinned the server may have restarted it, and what was seen to be good is
+        put back.
+        """
+        memory, good = self.memory, self.last_good
+        blameless = self.orders.standing or (good is not None and self.space.same(lost, good))
+        if memory.probation is not None and not blameless:
+            memory.failed()
+            memory.ban(self.level, self._index(lost))
+        memory.probation = None
 
     def _take_window(self, now: float, m: Measurement) -> None:
         """Gather the facts of a window, by what it shows of its configuration."""

@@ -241,6 +241,7 @@ class Driver:
         if not self._was_restarted(running):
             self._respect(running)
             return None
+        self.loop.observe(on.Lost(self.running))
         restore = self.loop.restoration(running)
         if restore is None:
             self.running = running
