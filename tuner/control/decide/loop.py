@@ -178,6 +178,8 @@ class ControlLoop:
         memory.probation = Probation(change.previous, memory.failed_requests)
         if change.back:
             memory.ban(self.level, self._index(change.previous))
+            if self.last_good is not None and self.space.same(self.last_good, change.previous):
+                self.last_good = self.incumbent()  # a restart must not bring back what was rolled back
 
     def _lose(self, lost: Configuration) -> None:
         """Take in that a restart has undone what ran: on probation, the server may have died of it.
@@ -277,11 +279,16 @@ class ControlLoop:
             memory.probation = None if change is not None else memory.probation
 
     def _best_other(self, level: int, index: int) -> Configuration | None:
-        """Return what to go back to: the best that keeps the SLO, if that is not what runs."""
-        memory = self.memory
-        best = self._decoded(memory.best_of(level, [c for c in memory.at(level).good if c != index]))
-        change = memory.probation
-        if best is not None and change is not None and self.space.same(best, change.previous):
+        """Return what to go back to: the best that keeps the SLO, if that is not what runs.
+
+        If all that do are banned, it is what ran before.
+        """
+        memory, change = self.memory, self.memory.probation
+        good = [c for c in memory.at(level).good if c != index]
+        best = self._decoded(memory.best_of(level, memory.not_banned(level, good)))
+        if change is None:
+            return best
+        if good and (best is None or self.space.same(best, change.previous)):
             return change.previous  # the grids of the user need not contain what ran before the first change
         return best
 
