@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.builders import SPACE, configuration
-from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, unseen
+from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, raising, unseen
 from tuner.adapters.backend import ApplyReport
-from tuner.control import Driver, Hold, Rollback, RunState
+from tuner.control import Apply, Driver, Hold, Rollback, RunState
 from tuner.control.decide.memory import Probation
 from tuner.control.decide.orders import Orders
-from tuner.errors import StorageError, Unreachable
+from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import Configuration
 
 
@@ -256,6 +257,119 @@ def test_what_was_lost_while_the_disk_was_full_is_put_back_later() -> None:
 
     assert record.outcome == "applied"
     assert server.running == configuration(2)
+
+
+def restarted(
+    failing: Exception, *, windows: int = 6, **oversight: Any
+) -> tuple[FakeServer, Driver, Callable[[], None]]:
+    """A server that has lost its configuration and fails to take it back, outside the maintenance windows.
+
+    Calling what comes third makes it answer again.
+
+    Args:
+        failing: What a change ends in.
+        windows: How many it had with the configuration that it has lost.
+        **oversight: Fields of `Oversight`.
+    """
+    server, open_ = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015), [True]
+
+    def permit(decision: Apply | Rollback) -> bool:
+        return open_[0] or isinstance(decision, Rollback) or decision.restores
+
+    driver, _ = drive(server, configuration(2), *[configuration(4)] * 20, permit=permit, **oversight)
+    driver.step()
+    open_[0] = False
+    for _ in range(windows):
+        driver.step()
+    away(server, configuration())
+    apply, server.apply = server.apply, raising(failing)  # type: ignore[method-assign, assignment]
+
+    def answer() -> None:
+        server.apply = apply  # type: ignore[method-assign]
+
+    return server, driver, answer
+
+
+FAILURES = [TimedOut("did not load it within 90 s"), Unreachable("reset"), Refused("out of memory")]
+
+
+@pytest.mark.parametrize("error", FAILURES)
+def test_a_restoration_that_fails_is_tried_again(error: Exception) -> None:
+    """Although nothing else may be changed now; once it has succeeded it is over."""
+    server, driver, answer = restarted(error)
+
+    first = driver.step()
+    answer()
+    second, third = driver.step(), driver.step()
+
+    assert [record.outcome for record in (first, second)] == ["failed", "applied"]
+    assert server.running == configuration(2)
+    assert not (isinstance(third.decision, Apply) and third.decision.restores)
+
+
+def test_a_restoration_that_fails_waits_for_the_circuit_breaker() -> None:
+    """Three failures in a row, a pause of five windows, one more try."""
+    server, driver, answer = restarted(TimedOut("did not load it within 90 s"))
+
+    records = [driver.step() for _ in range(8)]
+    answer()
+    last = driver.step()
+
+    assert [record.outcome for record in records] == ["failed"] * 3 + ["held"] * 5
+    assert (last.outcome, server.running) == ("applied", configuration(2))
+
+
+def test_what_proves_itself_while_the_circuit_breaker_is_open_is_not_replaced() -> None:
+    """One window knew what was lost: nothing is put back at any later time."""
+    server, driver, answer = restarted(TimedOut("did not load it within 90 s"), windows=1)
+    for _ in range(8):
+        driver.step()
+    answer()
+
+    assert driver.loop.last_good == configuration()
+    driver.step()
+    driver.loop.last_good = configuration(2)  # as under another load
+    driver.step()
+    assert server.running == configuration()
+
+
+def test_what_the_server_refuses_for_good_keeps_it_from_nothing_else() -> None:
+    """A model that was deployed anew may not be able to run it: then it is for the agent to go on."""
+    _, driver, _ = restarted(Refused("out of memory"))
+
+    records = [driver.step() for _ in range(9)]
+
+    assert [record.outcome for record in records] == ["failed"] * 3 + ["held"] * 5 + ["postponed"]
+    assert records[-1].wanted == configuration(4)
+
+
+@pytest.mark.parametrize("orders", [Orders(paused="release"), Orders(pinned=configuration())])
+def test_a_restoration_that_fails_waits_for_the_operator(orders: Orders) -> None:
+    """Until the order ends."""
+    book = Book()
+    server, driver, answer = restarted(TimedOut("did not load it within 90 s"), orders=book)
+    driver.step()
+    answer()
+    book.orders = orders
+    held = driver.step()
+    book.orders = Orders()
+
+    assert (held.outcome, server.running) == ("held", configuration())
+    assert driver.step().outcome == "applied"
+    assert server.running == configuration(2)
+
+
+def test_what_somebody_else_has_set_meanwhile_is_not_replaced_by_what_was_lost() -> None:
+    """Nor by a later window, when that configuration runs."""
+    server, driver, answer = restarted(TimedOut("did not load it within 90 s"))
+    driver.step()
+    answer()
+    server.running = configuration(8)
+
+    records = [driver.step() for _ in range(3)]
+
+    assert not any(isinstance(record.decision, Apply) and record.decision.restores for record in records)
+    assert server.running == configuration(8)
 
 
 def test_a_pause_given_in_the_last_moment_keeps_the_end_from_changing_anything() -> None:

@@ -9,8 +9,8 @@ measure                  waits for the end of a window; if nothing answers, the 
                          for the server, then decide without a window
 read orders              asks the operator's order book, so that an order takes effect in the next turn
 compare configurations   finds out whether the server still runs what was applied; what a restarted server
-                         lost is restored, what somebody else set is respected, and replicas that have come
-                         apart get one configuration again
+                         lost is restored, in a later turn if that fails; what somebody else set is
+                         respected, and replicas that have come apart get one configuration again
 decide                   asks the rules, unless there is something to restore
 write down               enters the decision in the journal; if that fails, nothing is done
 try on one replica       lets one of several replicas try the change first; if orders or the time forbid it
@@ -104,6 +104,7 @@ class Driver:
         self._number = 0
         self._target = self.backend.describe().target
         self._unconfirmed: Unconfirmed | None = None
+        self._lost: Configuration | None = None  # what a restart has undone and nothing has replaced yet
         self.original = self.running = prevailing(configurations(self.backend), loop.space)
         if resume is not None:
             # What was applied last, not what runs now: the first turn has to notice a difference.
@@ -237,12 +238,13 @@ class Driver:
         """
         same, running = self.loop.space.same, found.configuration
         if self._confirm(found) or same(running, self.running):
-            return self._reunite_replicas(found)
+            return self._reunite_replicas(found) or self._restore_again(running)
         if not self._was_restarted(running):
             self._respect(running)
             return None
         self.loop.observe(on.Lost(self.running))
         restore = self.loop.restoration(running)
+        self._lost = self.running if restore is not None else None
         if restore is None:
             self.running = running
             if self.loop.orders.paused:
@@ -255,6 +257,20 @@ class Driver:
     def _was_restarted(self, running: Configuration) -> bool:
         """Return whether a server runs what it ran at first because it has been away meanwhile."""
         return self._may_have_restarted and self.loop.space.same(running, self.original)
+
+    def _restore_again(self, running: Configuration) -> Apply | None:
+        """Return the restoration of what a restarted server has lost, if that has failed so far.
+
+        It waits while orders or the circuit breaker forbid changes, and is over when the windows meanwhile
+        have shown that what runs is better.
+        """
+        orders = self.loop.orders
+        if self._lost is None or orders.standing or orders.rollback is not None or self.loop.memory.pause:
+            return None
+        if (restore := self.loop.restoration(running)) is None:
+            self._lost = None
+            return None
+        return restore if self._oversight.apply and self._oversight.permit(restore) else None
 
     def _reunite_replicas(self, found: Found) -> Apply | None:
         """Return the change that gives all replicas one configuration, if they have come apart.
@@ -287,6 +303,7 @@ class Driver:
         early = self._clock.now() < change.deadline and previous is not None and same(running, previous)
         self._unconfirmed = change._replace(failed=True) if early else None
         if came:
+            self._lost = None
             self._notify(f"the change to {self.loop.space.format(running)} came about after all")
             # Without a record it is counted already, with the other changes of an earlier process.
             cost = self.loop.space.apply_cost(change.previous, running) if change.record is not None else None
@@ -306,7 +323,7 @@ class Driver:
             self._oversight.orders.moved(orders.pinned, found)
             self.loop.observe(on.Ordered(replace(orders, pinned=found)))
             going_on = "it is pinned to that now"
-        self.running = found
+        self.running, self._lost = found, None
         self.loop.observe(on.Overtaken())
         self._notify(f"somebody else set {self.loop.space.format(found)}; {going_on}")
 
@@ -390,6 +407,8 @@ class Driver:
                 report = self._set(decision.configuration, back=back)
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.observe(on.Failed(decision))
+            if self.loop.memory.pause:
+                self._lost = None  # a server that refuses it for good must not be kept from all else
             return Outcome("failed", str(error))
         except StorageError as error:
             self._notify(f"applying failed: {error}")
@@ -398,7 +417,7 @@ class Driver:
             self._notify(f"applying failed: {error}")
             self.loop.observe(on.Failed(decision, refused=False))
             return Outcome("failed", str(error), certain=not asked)
-        self.running, self._due = report.configuration, math.inf
+        self.running, self._due, self._lost = report.configuration, math.inf, None
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
