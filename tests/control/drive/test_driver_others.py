@@ -14,7 +14,7 @@ from tuner.adapters.backend import ApplyReport
 from tuner.control import Apply, Driver, Hold, Rollback, RunState
 from tuner.control.decide.memory import Probation
 from tuner.control.decide.orders import Orders
-from tuner.errors import Refused, StorageError, TimedOut, Unreachable
+from tuner.errors import InvalidInput, Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import Configuration
 
 
@@ -107,6 +107,51 @@ def test_what_is_put_back_after_a_restart_is_not_banned() -> None:
 
     assert server.running == configuration(2)
     assert memory_of(driver)[0] == []
+
+
+def test_a_restart_is_noticed_where_the_grids_lack_what_it_ran_at_first() -> None:
+    """That is nearest to what was applied; the server lost it all the same."""
+    server = FakeServer(FakeClock(), lambda c: 0.025 if c == configuration(8) else 0.010)
+    server.running = first = configuration(5)
+    driver, _ = drive(server, configuration(8), configuration(4))
+    driver.step()
+    driver.step()
+    assert server.running == configuration(4)
+    driver.step()
+    away(server, first)
+
+    record = driver.step()
+
+    assert record.outcome == "applied"
+    assert "restoring the last good one" in record.decision.reason
+    assert server.running == configuration(4)
+
+
+def test_what_is_put_back_is_what_ran_though_the_grids_lack_it() -> None:
+    """Or what is nearest to it, where the server cannot be set to that."""
+    server = FakeServer(FakeClock(), lambda c: 0.025 if c == configuration() else 0.010)
+    driver, heard = drive(server)
+    driver.step()
+    server.running = configuration(7)
+    for _ in range(3):
+        driver.step()
+    away(server, configuration())
+
+    driver.step()
+    assert server.running == configuration(7)
+    away(server, configuration())
+    apply = server.apply
+
+    def strict(wanted: Configuration) -> ApplyReport:
+        if wanted == configuration(7):
+            raise InvalidInput("knob max_batch_size", "7 is no size of this model")
+        return apply(wanted)
+
+    server.apply = strict  # type: ignore[method-assign]
+    driver.step()
+
+    assert server.running == configuration(8)
+    assert len([sentence for sentence in heard if "somebody else" in sentence]) == 1
 
 
 def test_gives_up_when_the_server_stays_away() -> None:

@@ -92,12 +92,20 @@ class ControlLoop:
         assert self._facts is not None, "a window comes first"
         return self._rules(self._facts)
 
-    def restoration(self, current: Configuration) -> Apply | None:
-        """Return what to restore on a server that was away and now runs ``current``; None if nothing."""
-        wanted, word = self.last_good, "last good"
+    def restoration(self, current: Configuration, lost: Configuration | None = None) -> Apply | None:
+        """Return what to restore on a server that was away; None if nothing.
+
+        Args:
+            current: What it runs now.
+            lost: What it ran before, as far as that is known.
+        """
+        wanted, word, alike = self.last_good, "last good", self.space.same
+        if wanted is not None and lost is not None and self.space.same(wanted, lost):
+            # The grids of the user need not contain what it ran.
+            wanted, alike = wanted.replace(**{n: lost[n] for n in wanted if n in lost}), self.space.equal
         if self.orders.pinned is not None:
-            wanted, word = self.orders.pinned, "pinned"
-        if wanted is None or self.orders.paused or self.space.same(current, wanted):
+            wanted, word, alike = self.orders.pinned, "pinned", self.space.equal
+        if wanted is None or self.orders.paused or alike(current, wanted):
             return None
         reason = f"the server came back with another configuration; restoring the {word} one"
         return Apply(configuration=wanted, reason=reason, restores=True)

@@ -227,7 +227,19 @@ class Driver:
         # An order to roll back is tried once; after a restoration its turn comes next.
         if restore is None and self.loop.orders.rollback is not None:
             self._oversight.orders.done(self.loop.orders.rollback)
+        self._move_pin(record)
         return record
+
+    def _move_pin(self, record: WindowRecord) -> None:
+        """Pin a server to what it has made of a pinned configuration, if it rounds values.
+
+        Otherwise what it runs would never be what was ordered, and be changed in every turn.
+        """
+        pinned, space = self.loop.orders.pinned, self.loop.space
+        if pinned is None or record.outcome != "applied" or record.wanted != pinned:
+            return
+        if space.same(pinned, self.running) and not space.equal(pinned, self.running):
+            self._oversight.orders.moved(pinned, self.running)
 
     def _reconcile(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
@@ -236,14 +248,15 @@ class Driver:
         good configuration is put back. Anything else was set by somebody, and is respected. Replicas that run
         something else than what prevails get that.
         """
-        same, running = self.loop.space.same, found.configuration
-        if self._confirm(found) or same(running, self.running):
+        running = found.configuration
+        if self._confirm(found) or self._unchanged(running):
+            self.running = running  # a value on no grid may differ a little
             return self._reunite_replicas(found) or self._restore_again(running)
         if not self._was_restarted(running):
             self._respect(running)
             return None
         self.loop.observe(on.Lost(self.running))
-        restore = self.loop.restoration(running)
+        restore = self.loop.restoration(running, self.running)
         self._lost = self.running if restore is not None else None
         if restore is None:
             self.running = running
@@ -253,6 +266,15 @@ class Driver:
                     f"the server lost its configuration and runs {text}; nothing is put back: paused"
                 )
         return restore
+
+    def _unchanged(self, running: Configuration) -> bool:
+        """Return whether a server runs what was applied.
+
+        Where it may have been restarted, or is pinned, it is not enough that both are nearest to the same
+        configuration: the grids need not contain what it ran at first.
+        """
+        space, exactly = self.loop.space, self._may_have_restarted or self.loop.orders.pinned is not None
+        return space.same(running, self.running) and (not exactly or space.equal(running, self.running))
 
     def _was_restarted(self, running: Configuration) -> bool:
         """Return whether a server runs what it ran at first because it has been away meanwhile."""
@@ -267,7 +289,7 @@ class Driver:
         orders = self.loop.orders
         if self._lost is None or orders.standing or orders.rollback is not None or self.loop.memory.pause:
             return None
-        if (restore := self.loop.restoration(running)) is None:
+        if (restore := self.loop.restoration(running, self._lost)) is None:
             self._lost = None
             return None
         return restore if self._oversight.apply and self._oversight.permit(restore) else None
@@ -296,7 +318,8 @@ class Driver:
         if change is None:
             return False
         previous = self._unless_same(change.previous, change.wanted)
-        came = same(running, change.wanted) and not (found.apart and previous is None)
+        runs = same if previous is not None else self.loop.space.equal
+        came = runs(running, change.wanted) and not (found.apart and previous is None)
         self.running = running if came else self.running
         if (record := change.ended(came)) is not None:
             self._journal.changed(record, self._state())
@@ -404,7 +427,7 @@ class Driver:
                 return ended
             asked = True
             with uninterrupted():
-                report = self._set(decision.configuration, back=back)
+                report = self._set(decision)
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.observe(on.Failed(decision))
             if self.loop.memory.pause:
@@ -425,13 +448,15 @@ class Driver:
         self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
         return Outcome("applied", report=report)
 
-    def _set(self, wanted: Configuration, *, back: bool) -> ApplyReport:
+    def _set(self, decision: Apply | Rollback) -> ApplyReport:
         """Have the server run a configuration; what it ran before may be nothing that it can be set to."""
+        wanted = decision.configuration
         try:
             return self.backend.apply(wanted)
         except InvalidInput:
-            near = self.loop.space.nearest(wanted)
-            if not back or near == wanted:
+            near, pinned = self.loop.space.nearest(wanted), self.loop.orders.pinned
+            ran = isinstance(decision, Rollback) or (decision.restores and pinned is None)
+            if not ran or near == wanted:
                 raise
             return self.backend.apply(near)
 
@@ -477,7 +502,7 @@ class Driver:
         found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
         current = found.configuration
         waited = self._clock.now() - begun
-        same, text = self.loop.space.same(current, self.running), self.loop.space.format(current)
+        same, text = self.loop.space.equal(current, self.running), self.loop.space.format(current)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
         if same and waited < AT_ONCE:
             reason = str(error)  # only the server's metrics were away
