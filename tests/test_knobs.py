@@ -216,3 +216,17 @@ def test_what_a_space_covers() -> None:
     assert not space.covers({"delay": 0.0, "batch": 32})
     assert not space.covers({"delay": 0.0})
     assert not space.covers({"delay": 0.0, "batch": 2, "more": 1})
+
+
+def test_configurations_are_equal_by_their_effect() -> None:
+    """Near to the same values of the grids is not enough; rounding, and what has no effect, do not count."""
+    batch = Knob(name="batch", grid=(4, 8), default=4)
+    delay = Knob(name="delay", grid=(0.0, 0.0011), default=0.0, unit="s", idle_when=("batch", 1))
+    space = KnobSpace([batch, delay])
+
+    assert space.same({"batch": 1, "delay": 0.0}, {"batch": 4, "delay": 0.0})
+    assert not space.equal({"batch": 1, "delay": 0.0}, {"batch": 4, "delay": 0.0})
+    assert space.equal({"batch": 4, "delay": 0.0011}, {"batch": 4, "delay": 1.1 * 1e-3})
+    assert not space.equal({"batch": 4, "delay": 0.0011}, {"batch": 4, "delay": 0.0012})
+    assert space.equal({"batch": 1, "delay": 0.0011}, {"batch": 1, "delay": 0.0})
+    assert space.equal({"batch": 8}, {"batch": 8, "delay": 0.0011, "more": 1})

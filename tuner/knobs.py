@@ -24,6 +24,8 @@ Grids = Mapping[str, tuple[float, ...]]
 """Knob name -> grid values: in place of default grids, and of further knobs."""
 MAX_SIZE = 1_000_000
 """Largest number of configurations a space may have; agents keep an array of this length."""
+ROUNDING = 1e-6
+"""Largest relative difference between two values that are one, but for rounding by servers and files."""
 
 
 class ApplyCost(IntEnum):
@@ -305,11 +307,21 @@ class KnobSpace:
         """Whether two configurations are nearest to the same one of these."""
         return self.nearest(one) == self.nearest(other)
 
+    def equal(self, one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+        """Whether two configurations have the same effect, apart from rounding by servers and files.
+
+        Two that are :meth:`same` need not be equal, if the grids lack what one of them has. A knob that only
+        one of them has a value for makes no difference.
+        """
+        a, b = self.effective(one), self.effective(other)
+        known = [name for name in self.names if name in a and name in b]
+        return all(math.isclose(a[name], b[name], rel_tol=ROUNDING) for name in known)
+
     def covers(self, configuration: Mapping[str, float]) -> bool:
         """Whether a configuration is one of these, apart from rounding by servers and files."""
         nearest = self.nearest(configuration)
         return set(configuration) == set(self.names) and all(
-            math.isclose(configuration[name], nearest[name], rel_tol=1e-6) for name in self.names
+            math.isclose(configuration[name], nearest[name], rel_tol=ROUNDING) for name in self.names
         )
 
     def distances(self, index: int) -> np.ndarray:

@@ -23,7 +23,9 @@ from tests.builders import (
 )
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
+from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, raising
 from tests.control.store.store_bed import record, state
+from tuner.adapters.backend import ApplyReport
 from tuner.cli.app import app
 from tuner.control import Apply, ControlLoop, Hold, Rollback
 from tuner.control.decide.event import InForce, Ordered
@@ -31,7 +33,7 @@ from tuner.control.decide.orders import Orders
 from tuner.control.store.journal import recount
 from tuner.control.store.order_book import StoredOrders, orders_of, pause, pin, resume, roll_back, unpin
 from tuner.control.store.store import Store
-from tuner.errors import InvalidInput, StorageError
+from tuner.errors import InvalidInput, StorageError, TimedOut
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
 GOOD, BETTER = configuration(2), configuration(4)
@@ -73,6 +75,86 @@ def test_what_is_pinned_is_applied_and_kept() -> None:
     assert second == Hold(reason="pinned by the operator")
     assert restored is not None
     assert restored.configuration == GOOD
+
+
+def test_what_is_nearest_to_a_pin_is_not_what_is_pinned() -> None:
+    """The grids need not contain what the server runs; a server and a file may round."""
+    loop = loop_with(pinned=BETTER)
+
+    near = turn(loop, 10.0, measurement(0.020, running=configuration(5)))
+    rounded = turn(loop, 20.0, measurement(0.020, running=configuration(4.0000001), end=20.0))
+    restored = loop.restoration(configuration(5))
+
+    assert isinstance(near, Apply)
+    assert near.configuration == BETTER
+    assert rounded == Hold(reason="pinned by the operator")
+    assert restored is not None
+    assert restored.configuration == BETTER
+
+
+def test_a_pin_of_a_knob_without_effect_is_kept() -> None:
+    """A server without batching has no delay, whatever was pinned."""
+    batch, delay, instances = SPACE.knobs
+    space = KnobSpace([batch, replace(delay, idle_when=("max_batch_size", 1)), instances])
+    loop = ControlLoop(space, OBJECTIVE, ScriptedAgent())
+    loop.observe(Ordered(Orders(pinned=configuration(1, 0.002))))
+
+    assert isinstance(turn(loop, 10.0, measurement(0.020)), Hold)
+
+
+class RoundingServer(FakeServer):
+    """It has coarser delays than the grid; every change is a reload."""
+
+    reloads = 0
+
+    def apply(self, wanted: Configuration) -> ApplyReport:
+        self.reloads += 1
+        rounded = wanted.replace(max_queue_delay=round(wanted["max_queue_delay"], 2))
+        return super().apply(rounded)
+
+
+def test_a_server_that_rounds_what_is_pinned_is_changed_once() -> None:
+    """The pin moves to what it has made of it."""
+    server, book = RoundingServer(FakeClock(), lambda _: 0.020), Book(pinned=configuration(4, 0.0085))
+    driver, heard = drive(server, orders=book)
+
+    records = [driver.step() for _ in range(4)]
+
+    assert [record.outcome for record in records] == ["applied", "held", "held", "held"]
+    assert server.reloads == 1
+    assert server.running == book.orders.pinned == configuration(4, 0.01)
+    assert heard == []
+
+
+def test_a_pin_is_applied_to_a_server_that_runs_what_is_on_no_grid() -> None:
+    """Once; and if somebody else sets such a value again, the pin moves there."""
+    server, book = FakeServer(FakeClock(), lambda _: 0.020), Book(pinned=BETTER)
+    server.running = configuration(5)
+    driver, heard = drive(server, orders=book)
+
+    outcomes = [driver.step().outcome for _ in range(3)]
+    assert (outcomes, server.running) == (["applied", "held", "held"], BETTER)
+    server.running = configuration(3.5)
+    outcomes = [driver.step().outcome for _ in range(2)]
+
+    assert (outcomes, server.running) == (["held", "held"], configuration(3.5))
+    assert book.orders == Orders(pinned=configuration(3.5))
+    assert ["somebody else" in sentence for sentence in heard] == [True]
+
+
+def test_a_pin_whose_change_is_not_seen_to_end_is_not_taken_for_applied() -> None:
+    """What runs is nearest to it; it is applied in a later turn."""
+    server, log = FakeServer(FakeClock(), lambda _: 0.020), Log()
+    server.running = configuration(5)
+    driver, _ = drive(server, orders=Book(pinned=BETTER), journal=log)
+    apply, server.apply = server.apply, raising(TimedOut("no answer"))  # type: ignore[method-assign, assignment]
+
+    driver.step()
+    server.apply = apply  # type: ignore[method-assign]
+    driver.step()
+
+    assert [detail for what, detail in log.lines if what == "changed"] == [("failed", 5.0), ("applied", 4.0)]
+    assert server.running == BETTER
 
 
 def test_a_paused_server_that_was_restarted_is_left_alone() -> None:

@@ -13,10 +13,13 @@ from tests.builders import (
     changed,
     configuration,
     measurement,
+    taken_back,
     turn,
 )
 from tests.control.decide.loop_bed import loop_with
 from tuner.control import Apply, ControlLoop, Hold, Rollback
+from tuner.control.decide.event import Ordered
+from tuner.control.decide.orders import Orders
 from tuner.knobs import Configuration
 from tuner.measurement import UNANSWERED, Measurement
 from tuner.objective import Objective, parse_slo
@@ -46,6 +49,61 @@ def test_a_roll_back_to_what_ran_before_takes_it_as_it_was() -> None:
 
     assert isinstance(decision, Rollback)
     assert decision.configuration == running
+
+
+GOOD, CHEAPER, BAD = configuration(), configuration(2), configuration(4)
+
+
+def loop_rolled_back() -> ControlLoop:
+    """An operator has rolled back what keeps the SLO at less cost, such as because it answers wrongly."""
+    loop, _ = loop_with(CHEAPER)
+    turn(loop, 10.0, measurement(0.020, running=GOOD))
+    changed(loop, GOOD)
+    turn(loop, 20.0, measurement(0.010, running=CHEAPER, end=20.0))
+    assert loop.last_good == loop.incumbent() == CHEAPER
+    loop.observe(Ordered(Orders(rollback=GOOD)))
+    taken_back(loop, CHEAPER)
+    loop.observe(Ordered(Orders()))
+    return loop
+
+
+def test_what_was_rolled_back_is_not_gone_back_to() -> None:
+    """A change that breaks the SLO leads to the best of the others."""
+    loop = loop_rolled_back()
+    turn(loop, 30.0, measurement(0.020, running=GOOD, end=30.0))
+    changed(loop, GOOD)
+
+    decision = turn(loop, 40.0, measurement(0.045, running=BAD, end=40.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == GOOD
+
+
+@pytest.mark.parametrize("windows", [0, 1])
+def test_what_was_rolled_back_is_not_restored(windows: int) -> None:
+    """The server restarts before or after the next window; nor is it left behind at the end."""
+    loop = loop_rolled_back()
+    for _ in range(windows):
+        turn(loop, 30.0, measurement(0.020, running=GOOD, end=30.0))
+
+    restore = loop.restoration(configuration(16))
+
+    assert restore is not None
+    assert restore.configuration == loop.incumbent() == GOOD
+
+
+def test_where_only_what_was_rolled_back_keeps_the_slo_a_bad_change_ends_where_it_began() -> None:
+    """What ran before broke the SLO now and then; the change surely does."""
+    loop = loop_rolled_back()
+    for end in (30.0, 40.0, 50.0):
+        turn(loop, end, measurement(0.045, running=GOOD, end=end))
+    changed(loop, GOOD)
+    assert loop.memory.at(loop.level).good == [SPACE.encode(CHEAPER)]
+
+    decision = turn(loop, 60.0, measurement(0.060, running=BAD, end=60.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == GOOD
 
 
 @pytest.mark.parametrize(

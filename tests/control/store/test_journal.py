@@ -61,6 +61,21 @@ def test_a_change_that_was_not_judged_is_judged_by_the_next_life(store: Store) -
     assert target.running == GOOD
 
 
+def test_a_server_that_dies_of_a_change_and_comes_back_in_the_next_life(store: Store) -> None:
+    """It was away for longer than anybody waited: the next life does not try the same again at once."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    assert [type(first.step().decision) for _ in range(2)] == [Hold, Apply]
+    target.running = GOOD
+
+    second, sentence = life(store, target, *[BAD] * 9)
+    decisions = [second.step().decision for _ in range(4)]
+
+    assert sentence is None
+    assert [type(decision) for decision in decisions] == [Hold] * 4
+    assert second.loop.memory.banned(second.loop.level or 0) == [SPACE.encode(BAD)]
+
+
 class LooksBack(FakeServer):
     """For a minute after a change its quantiles are those of the configuration before."""
 

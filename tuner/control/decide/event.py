@@ -10,7 +10,17 @@ from tuner.control.decide.orders import Orders
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 
-__all__ = ["Event", "Failed", "InForce", "Ordered", "Overtaken", "Remembered", "Unseen", "WindowEnded"]
+__all__ = [
+    "Event",
+    "Failed",
+    "InForce",
+    "Lost",
+    "Ordered",
+    "Overtaken",
+    "Remembered",
+    "Unseen",
+    "WindowEnded",
+]
 
 
 class WindowEnded(NamedTuple):
@@ -49,6 +59,13 @@ class Overtaken(NamedTuple):
     """Somebody else changed the server: what was on probation is no longer ours to judge."""
 
 
+class Lost(NamedTuple):
+    """The server was restarted, and runs what it ran at first."""
+
+    configuration: Configuration
+    """What it ran before."""
+
+
 class Failed(NamedTuple):
     """A change did not come about."""
 
@@ -79,4 +96,4 @@ class Remembered(NamedTuple):
     """Whether the agent has yet to learn from it."""
 
 
-Event = WindowEnded | Unseen | InForce | Overtaken | Failed | Ordered | Remembered
+Event = WindowEnded | Unseen | InForce | Overtaken | Lost | Failed | Ordered | Remembered

@@ -38,7 +38,8 @@ class Facts:
     broken: bool = False
     """Whether the window that judges the change surely broke the SLO, given its number of requests."""
     best_good: Configuration | None = None
-    """What to go back to: the best other configuration known to keep the SLO under this load."""
+    """What to go back to: the best other configuration known to keep the SLO under this load that is not
+    banned; what ran before the change if all that keep it are."""
     standing: str = ""
     """The window's latency beside the SLO, in words."""
     ask: Callable[[], Proposal] | None = None

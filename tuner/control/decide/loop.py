@@ -100,12 +100,20 @@ class ControlLoop:
         assert self._facts is not None, "a window comes first"
         return self._rules(self._facts)
 
-    def restoration(self, current: Configuration) -> Apply | None:
-        """Return what to restore on a server that was away and now runs ``current``; None if nothing."""
-        wanted, word = self.last_good, "last good"
+    def restoration(self, current: Configuration, lost: Configuration | None = None) -> Apply | None:
+        """Return what to restore on a server that was away; None if nothing.
+
+        Args:
+            current: What it runs now.
+            lost: What it ran before, as far as that is known.
+        """
+        wanted, word, alike = self.last_good, "last good", self.space.same
+        if wanted is not None and lost is not None and self.space.same(wanted, lost):
+            # The grids of the user need not contain what it ran.
+            wanted, alike = wanted.replace(**{n: lost[n] for n in wanted if n in lost}), self.space.equal
         if self.orders.pinned is not None:
-            wanted, word = self.orders.pinned, "pinned"
-        if wanted is None or self.orders.paused or self.space.same(current, wanted):
+            wanted, word, alike = self.orders.pinned, "pinned", self.space.equal
+        if wanted is None or self.orders.paused or alike(current, wanted):
             return None
         reason = f"the server came back with another configuration; restoring the {word} one"
         return Apply(configuration=wanted, reason=reason, restores=True)
@@ -162,6 +170,8 @@ class ControlLoop:
                 self._in_force(event)
             case on.Overtaken():
                 memory.probation = None
+            case on.Lost(configuration):
+                self._lose(configuration)
             case on.Failed(decision, refused, tried):
                 if not tried:
                     memory.failed()
@@ -184,6 +194,21 @@ class ControlLoop:
         memory.probation = Probation(change.previous, memory.failed_requests)
         if change.back:
             memory.ban(self.level, self._index(change.previous))
+            if self.last_good is not None and self.space.same(self.last_good, change.previous):
+                self.last_good = self.incumbent()  # a restart must not bring back what was rolled back
+
+    def _lose(self, lost: Configuration) -> None:
+        """Take in that a restart has undone what ran: on probation, the server may have died of it.
+
+        An operator who has paused or pinned the server may have restarted it, and what was seen to be good is
+        put back.
+        """
+        memory, good = self.memory, self.last_good
+        blameless = self.orders.standing or (good is not None and self.space.same(lost, good))
+        if memory.probation is not None and not blameless:
+            memory.failed()
+            memory.ban(self.level, self._index(lost))
+        memory.probation = None
 
     def _take_window(self, now: float, m: Measurement) -> None:
         """Gather the facts of a window, by what it shows of its configuration."""
@@ -293,11 +318,16 @@ class ControlLoop:
         return _failed(m) if failed else "", broken
 
     def _best_other(self, level: int, index: int) -> Configuration | None:
-        """Return what to go back to: the best that keeps the SLO, if that is not what runs."""
-        memory = self.memory
-        best = self._decoded(memory.best_of(level, [c for c in memory.at(level).good if c != index]))
-        change = memory.probation
-        if best is not None and change is not None and self.space.same(best, change.previous):
+        """Return what to go back to: the best that keeps the SLO, if that is not what runs.
+
+        If all that do are banned, it is what ran before.
+        """
+        memory, change = self.memory, self.memory.probation
+        good = [c for c in memory.at(level).good if c != index]
+        best = self._decoded(memory.best_of(level, memory.not_banned(level, good)))
+        if change is None:
+            return best
+        if good and (best is None or self.space.same(best, change.previous)):
             return change.previous  # the grids of the user need not contain what ran before the first change
         return best
 

@@ -124,10 +124,12 @@ class Memory:
     def incumbent(self, level: int | None) -> int | None:
         """Return the best of those tried under a load level by evidence; None if nothing was.
 
-        That is the one with the least cost at worst, of those that keep the SLO if there are any.
+        That is the one with the least cost at worst, of those that keep the SLO if there are any, and of
+        those that are not banned if there are any.
         """
         record = self.at(level)
-        return self.best_of(level, record.good or record.tried)
+        choices = record.good or record.tried
+        return self.best_of(level, self.not_banned(level, choices) or choices)
 
     def best_of(self, level: int | None, choices: list[int]) -> int | None:
         """Return the choice whose worst cost under a load level is least; None without choices."""
@@ -145,9 +147,14 @@ class Memory:
         windows = sum(one.windows for one in self.at(level).configurations.values())
         return windows == 1 and sum(bool(record.configurations) for record in self.levels.values()) > 1
 
-    def banned(self, level: int) -> list[int]:
+    def banned(self, level: int | None) -> list[int]:
         """Return the configurations that are not tried again under a load level yet."""
         return [c for c, until in self.at(level).bans.items() if until > self.windows]
+
+    def not_banned(self, level: int | None, choices: list[int]) -> list[int]:
+        """Return those of some choices that may be tried under a load level."""
+        banned = self.banned(level)
+        return [c for c in choices if c not in banned]
 
     def search_over(self, level: int) -> bool:
         """Whether exploration has ended: in ``patience`` windows nothing better was found."""

@@ -55,7 +55,7 @@ def operator_pinned(facts: Facts) -> Decision | None:
     wanted = facts.orders.pinned
     if wanted is None:
         return None
-    if facts.space.same(wanted, facts.running):
+    if facts.space.equal(wanted, facts.running):  # the nearest value of a grid is not what was ordered
         return Hold(reason="pinned by the operator")
     return Apply(configuration=wanted, reason="pinned by the operator", restores=True)
 

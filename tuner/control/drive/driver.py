@@ -9,8 +9,8 @@ measure                  waits for the end of a window; if nothing answers, the 
                          for the server, then decide without a window
 read orders              asks the operator's order book, so that an order takes effect in the next turn
 compare configurations   finds out whether the server still runs what was applied; what a restarted server
-                         lost is restored, what somebody else set is respected, and replicas that have come
-                         apart get one configuration again
+                         lost is restored, in a later turn if that fails; what somebody else set is
+                         respected, and replicas that have come apart get one configuration again
 decide                   asks the rules, unless there is something to restore
 write down               enters the decision in the journal; if that fails, nothing is done
 try on one replica       lets one of several replicas try the change first; if orders or the time forbid it
@@ -109,6 +109,7 @@ class Driver:
         self._number = 0
         self._target = self.backend.describe().target
         self._unconfirmed: Unconfirmed | None = None
+        self._lost: Configuration | None = None  # what a restart has undone and nothing has replaced yet
         self.original = self.running = prevailing(configurations(self.backend), loop.space)
         if resume is not None:
             # What was applied last, not what runs now: the first turn has to notice a difference.
@@ -221,7 +222,7 @@ class Driver:
         found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
         current = found.configuration
         waited = self._clock.now() - begun
-        same, text = self.loop.space.same(current, self.running), self.loop.space.format(current)
+        same, text = self.loop.space.equal(current, self.running), self.loop.space.format(current)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
         if same and waited < AT_ONCE:
             reason = str(error)  # only the server's metrics were away
@@ -278,7 +279,19 @@ class Driver:
         # An order to roll back is tried once; after a restoration its turn comes next.
         if restore is None and self.loop.orders.rollback is not None:
             self._oversight.orders.done(self.loop.orders.rollback)
+        self._move_pin(record)
         return record
+
+    def _move_pin(self, record: WindowRecord) -> None:
+        """Pin a server to what it has made of a pinned configuration, if it rounds values.
+
+        Otherwise what it runs would never be what was ordered, and be changed in every turn.
+        """
+        pinned, space = self.loop.orders.pinned, self.loop.space
+        if pinned is None or record.outcome != "applied" or record.wanted != pinned:
+            return
+        if space.same(pinned, self.running) and not space.equal(pinned, self.running):
+            self._oversight.orders.moved(pinned, self.running)
 
     def _reconcile(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
@@ -287,13 +300,16 @@ class Driver:
         good configuration is put back. Anything else was set by somebody, and is respected. Replicas that run
         something else than what prevails get that.
         """
-        same, running = self.loop.space.same, found.configuration
-        if self._confirm(found) or same(running, self.running):
-            return self._reunite_replicas(found)
+        running = found.configuration
+        if self._confirm(found) or self._unchanged(running):
+            self.running = running  # a value on no grid may differ a little
+            return self._reunite_replicas(found) or self._restore_again(running)
         if not self._was_restarted(running):
             self._respect(running)
             return None
-        restore = self.loop.restoration(running)
+        self.loop.observe(on.Lost(self.running))
+        restore = self.loop.restoration(running, self.running)
+        self._lost = self.running if restore is not None else None
         if restore is None:
             self.running = running
             if self.loop.orders.paused:
@@ -303,9 +319,32 @@ class Driver:
                 )
         return restore
 
+    def _unchanged(self, running: Configuration) -> bool:
+        """Return whether a server runs what was applied.
+
+        Where it may have been restarted, or is pinned, it is not enough that both are nearest to the same
+        configuration: the grids need not contain what it ran at first.
+        """
+        space, exactly = self.loop.space, self._may_have_restarted or self.loop.orders.pinned is not None
+        return space.same(running, self.running) and (not exactly or space.equal(running, self.running))
+
     def _was_restarted(self, running: Configuration) -> bool:
         """Return whether a server runs what it ran at first because it has been away meanwhile."""
         return self._may_have_restarted and self.loop.space.same(running, self.original)
+
+    def _restore_again(self, running: Configuration) -> Apply | None:
+        """Return the restoration of what a restarted server has lost, if that has failed so far.
+
+        It waits while orders or the circuit breaker forbid changes, and is over when the windows meanwhile
+        have shown that what runs is better.
+        """
+        orders = self.loop.orders
+        if self._lost is None or orders.standing or orders.rollback is not None or self.loop.memory.pause:
+            return None
+        if (restore := self.loop.restoration(running, self._lost)) is None:
+            self._lost = None
+            return None
+        return restore if self._oversight.apply and self._oversight.permit(restore) else None
 
     def _reunite_replicas(self, found: Found) -> Apply | None:
         """Return the change that gives all replicas one configuration, if they have come apart.
@@ -331,13 +370,15 @@ class Driver:
         if change is None:
             return False
         previous = self._unless_same(change.previous, change.wanted)
-        came = same(running, change.wanted) and not (found.apart and previous is None)
+        runs = same if previous is not None else self.loop.space.equal
+        came = runs(running, change.wanted) and not (found.apart and previous is None)
         self.running = running if came else self.running
         if (record := change.ended(came)) is not None:
             self._journal.changed(record, self._state())
         early = self._clock.now() < change.deadline and previous is not None and same(running, previous)
         self._unconfirmed = change._replace(failed=True) if early else None
         if came:
+            self._lost = None
             self._notify(f"the change to {self.loop.space.format(running)} came about after all")
             # Without a record it is counted already, with the other changes of an earlier process.
             cost = self.loop.space.apply_cost(change.previous, running) if change.record is not None else None
@@ -357,7 +398,7 @@ class Driver:
             self._oversight.orders.moved(orders.pinned, found)
             self.loop.observe(on.Ordered(replace(orders, pinned=found)))
             going_on = "it is pinned to that now"
-        self.running = found
+        self.running, self._lost = found, None
         self.loop.observe(on.Overtaken())
         self._notify(f"somebody else set {self.loop.space.format(found)}; {going_on}")
 
@@ -427,9 +468,11 @@ class Driver:
                 return ended
             asked = True
             with uninterrupted():
-                report = self._set(decision.configuration, back=back)
+                report = self._set(decision)
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.observe(on.Failed(decision))
+            if self.loop.memory.pause:
+                self._lost = None  # a server that refuses it for good must not be kept from all else
             return Outcome("failed", str(error))
         except StorageError as error:
             self._notify(f"applying failed: {error}")
@@ -438,7 +481,7 @@ class Driver:
             self._notify(f"applying failed: {error}")
             self.loop.observe(on.Failed(decision, refused=False))
             return Outcome("failed", str(error), certain=not asked)
-        self.running, self._due = report.configuration, math.inf
+        self.running, self._due, self._lost = report.configuration, math.inf, None
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
         self.reconfigurations += report.changed
@@ -446,13 +489,15 @@ class Driver:
         self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
         return Outcome("applied", report=report)
 
-    def _set(self, wanted: Configuration, *, back: bool) -> ApplyReport:
+    def _set(self, decision: Apply | Rollback) -> ApplyReport:
         """Have the server run a configuration; what it ran before may be nothing that it can be set to."""
+        wanted = decision.configuration
         try:
             return self.backend.apply(wanted)
         except InvalidInput:
-            near = self.loop.space.nearest(wanted)
-            if not back or near == wanted:
+            near, pinned = self.loop.space.nearest(wanted), self.loop.orders.pinned
+            ran = isinstance(decision, Rollback) or (decision.restores and pinned is None)
+            if not ran or near == wanted:
                 raise
             return self.backend.apply(near)
 

@@ -126,10 +126,13 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
         return None
     if space.same(change.previous, change.wanted):  # replicas were brought together: there was nothing new
         return None
-    if not space.same(driver.backend.current(), change.wanted):
+    runs, ran = (space.same(one, change.wanted) for one in (driver.backend.current(), driver.running))
+    if not (runs or ran):
         return None
     driver.loop.memory.failed_requests = change.failed_requests
     driver.loop.observe(InForce(change.previous))
+    if not runs:  # the first turn finds out whether a restart has undone it, or somebody else
+        return None
     sentence = (
         f"ended before the change to {space.format(change.wanted)} was judged; it is on probation again"
     )
