@@ -58,6 +58,10 @@ class Steering:
         """Return the versions that other labels stand for."""
         return set()
 
+    def wanted(self, numbers: Iterable[int]) -> list[int]:
+        """Return which of these versions the server may load, as far as that is known."""
+        return list(numbers)
+
     def admit(self, number: int) -> None:
         """Have the server load a version beside those it serves."""
 
@@ -101,6 +105,12 @@ class ConfigFile(Steering):
         """Return the versions that other labels stand for."""
         labels = self._entry(_read(self._path)[1]).version_labels
         return {number for label, number in labels.items() if label != self.label}
+
+    def wanted(self, numbers: Iterable[int]) -> list[int]:
+        """Return which of these versions the server may load: those that are named, where they are."""
+        policy = self._entry(_read(self._path)[1]).model_version_policy
+        named = set(policy.specific.versions)
+        return [n for n in numbers if n in named or not policy.HasField("specific")]
 
     def admit(self, number: int) -> None:
         """Name the version, where versions are named."""

@@ -11,7 +11,7 @@ from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
 from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
-from tuner.errors import TimedOut
+from tuner.errors import Refused, TimedOut
 
 WANTED = {"max_batch_size": 8.0, "batch_timeout": 0.001}
 CONFIG = """# the operator's own words
@@ -92,6 +92,60 @@ def test_a_restore_that_fails_leaves_ours_serving(base: Path, monkeypatch: pytes
     assert versions.numbers() == [1, 2]
 
 
+@pytest.mark.parametrize("state", [None, VersionState.START, VersionState.LOADING])
+def test_a_change_waits_for_a_deployment(
+    base: Path, state: VersionState | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the operator's version would not be the newest any more when it is loaded, and never serve."""
+    versions, server = Versions(base), Server(base)
+    knobs = VersionKnobs(server, versions, Steering(), 5.0)
+    knobs.write(WANTED)
+    statuses = server.versions()
+    deploy(base, 3)
+    monkeypatch.setattr(server, "serving", lambda: 2)
+    coming = {} if state is None else {3: VersionStatus(state, "")}
+    monkeypatch.setattr(server, "versions", lambda: statuses | coming)
+
+    with pytest.raises(Refused, match="version 3 is being deployed"):
+        knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert versions.numbers() == [1, 2, 3]
+
+
+class Breaks(Server):
+    """Never loads some versions.
+
+    Args:
+        base: The folder.
+        broken: They end with an error.
+        unseen: They are not known to it.
+    """
+
+    def __init__(self, base: Path, broken: set[int], unseen: set[int]) -> None:
+        super().__init__(base)
+        self._broken = broken
+        self._unseen = unseen
+
+    def serving(self) -> int:
+        return max(set(self._folder.numbers()) - self._broken - self._unseen)
+
+    def versions(self) -> dict[int, VersionStatus]:
+        ended = {n: VersionStatus(VersionState.END, "broken") for n in self._broken}
+        return {n: status for n, status in (super().versions() | ended).items() if n not in self._unseen}
+
+
+def test_a_broken_deployment_does_not_end_tuning(base: Path) -> None:
+    """Neither does one that the server left out, because a newer one was there when it looked."""
+    deploy(base, 2)
+    deploy(base, 3)
+    versions = Versions(base)
+    knobs = VersionKnobs(Breaks(base, broken={3}, unseen={2}), versions, Steering(), 5.0)
+
+    knobs.write(WANTED)
+
+    assert versions.numbers() == [1, 2, 3, 4]
+
+
 @pytest.fixture
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("etc") / "models.config"
@@ -133,3 +187,26 @@ def test_what_another_tuner_gave_its_label_stays(base: Path, config: Path) -> No
 
     assert Versions(base).numbers() == [1, 2]
     assert canary.read(WANTED) == WANTED
+
+
+def test_a_version_that_no_one_names_is_no_deployment(base: Path, config: Path) -> None:
+    """The server does not load it, so nothing overtakes it."""
+    server = Breaks(base, broken=set(), unseen={3})
+    config.write_text("\n".join(line for line in CONFIG.splitlines() if "version_labels" not in line))
+    knobs = VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "", server, 5.0), 5.0)
+    deploy(base, 3)
+
+    knobs.write(WANTED)
+
+    assert Versions(base).numbers() == [1, 3, 4]
+
+
+def test_a_label_moves_whatever_is_deployed(base: Path, config: Path) -> None:
+    """Requests go where it stands; a newer version takes no place away."""
+    config.write_text(CONFIG.replace("specific { versions: 1 }", "all { }"))
+    knobs = labelled(base, config, "stable")
+    deploy(base, 3)
+
+    knobs.write(WANTED)
+
+    assert Versions(base).numbers() == [1, 3, 4]
