@@ -62,6 +62,10 @@ class Steering:
         """Return which of these versions the server may load, as far as that is known."""
         return list(numbers)
 
+    def places(self) -> int | None:
+        """Return how many of the newest versions the server keeps loaded, None if that is no number."""
+        return None
+
     def admit(self, number: int) -> None:
         """Have the server load a version beside those it serves."""
 
@@ -111,6 +115,13 @@ class ConfigFile(Steering):
         policy = self._entry(_read(self._path)[1]).model_version_policy
         named = set(policy.specific.versions)
         return [n for n in numbers if n in named or not policy.HasField("specific")]
+
+    def places(self) -> int | None:
+        """Return how many of the newest versions the server keeps loaded, None if that is no number."""
+        policy = self._entry(_read(self._path)[1]).model_version_policy
+        if policy.HasField("specific") or policy.HasField("all"):
+            return None
+        return max(int(policy.latest.num_versions), 1)  # 0 counts as 1
 
     def admit(self, number: int) -> None:
         """Name the version, where versions are named."""

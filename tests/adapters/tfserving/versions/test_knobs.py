@@ -210,3 +210,68 @@ def test_a_label_moves_whatever_is_deployed(base: Path, config: Path) -> None:
     knobs.write(WANTED)
 
     assert Versions(base).numbers() == [1, 3, 4]
+
+
+class Keeps(Server):
+    """Keeps the newest versions loaded, and remembers which versions with a label it had to unload.
+
+    Args:
+        base: The folder.
+        label: Of the version that serves.
+        places: How many it keeps.
+    """
+
+    def __init__(self, base: Path, label: str, places: int) -> None:
+        super().__init__(base, label)
+        self.labels = {"stable": 2, "canary": 1}
+        self.places = places
+        self.lost: set[int] = set()
+
+    def versions(self) -> dict[int, VersionStatus]:
+        loaded = self._folder.numbers()[-self.places :]
+        self.lost |= set(self.labels.values()) - set(loaded)
+        return {n: VersionStatus(VersionState.AVAILABLE, "") for n in loaded}
+
+
+def keeping(base: Path, config: Path, places: int) -> tuple[VersionKnobs, Keeps]:
+    """The knobs of the label ``stable``, for version 2, where ``canary`` stands for 1."""
+    deploy(base, 2)
+    text = CONFIG.replace("specific { versions: 1 }", f"latest {{ num_versions: {places} }}")
+    config.write_text(text.replace('"stable" value: 1', '"stable" value: 2'))
+    server = Keeps(base, "stable", places)
+    return VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "stable", server, 5.0), 5.0), server
+
+
+def test_ours_push_no_version_of_another_label_out(base: Path, config: Path) -> None:
+    """The server keeps four: canary's 1, the operator's 2, ours that serves, and the next."""
+    knobs, server = keeping(base, config, 4)
+
+    for size in (2.0, 4.0, 8.0, 16.0):
+        knobs.write({**WANTED, "max_batch_size": size})
+
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2, 6]
+
+
+def test_idle_versions_of_ours_make_room(base: Path, config: Path) -> None:
+    """Such as one that the operator has taken the label from."""
+    knobs, server = keeping(base, config, 3)
+    knobs.write(WANTED)
+    config.write_text(config.read_text().replace("value: 3", "value: 2"))
+    server.labels["stable"] = 2
+
+    knobs.write(WANTED)
+
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2, 4]
+
+
+def test_a_policy_without_room_for_a_change(base: Path, config: Path) -> None:
+    """It is refused before anything is written, and the number that is needed is named."""
+    knobs, server = keeping(base, config, 2)
+
+    with pytest.raises(Refused, match=r"unload version 1, which a label stands for; set num_versions to 3"):
+        knobs.write(WANTED)
+
+    assert Versions(base).numbers() == [1, 2]
+    assert server.lost == set()
