@@ -145,6 +145,37 @@ def test_revert(steering: ConfigFile, server: Server, path: Path) -> None:
     assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
 
 
+def test_a_label_that_somebody_moves_meanwhile_stays(
+    steering: ConfigFile, server: Server, path: Path
+) -> None:
+    """While a version of ours is loaded the operator gives the label to another: that is not overwritten."""
+    steering.admit(3)
+    path.write_text(path.read_text().replace('"stable"\n      value: 1', '"stable"\n      value: 2'))
+
+    with pytest.raises(Refused, match="somebody has moved the label 'stable'"):
+        steering.switch(3)
+    steering.revert()
+
+    assert server.entry().version_labels["stable"] == 2
+    assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
+
+
+def test_reverting_keeps_what_somebody_wrote_meanwhile(
+    steering: ConfigFile, server: Server, path: Path
+) -> None:
+    """A version of the operator's and its label, in the same entry; ours is taken out again."""
+    steering.admit(3)
+    steering.switch(3)
+    text = path.read_text().replace("versions: 3", "versions: 3 versions: 4")
+    path.write_text(text.replace('"canary"\n      value: 2', '"canary"\n      value: 4'))
+
+    steering.revert()
+
+    assert list(server.entry().model_version_policy.specific.versions) == [1, 2, 4]
+    assert server.entry().version_labels == {"stable": 1, "canary": 4}
+    assert server.sent[-1] == path.read_text()
+
+
 def entry(path: Path, model: str) -> Any:
     """What the file says of a model."""
     config = text_format.Parse(path.read_text(), message("ModelServerConfig")())
