@@ -283,7 +283,7 @@ class ConfigFile(Steering):
 def _take(lock: Path) -> int:
     """Wait until nobody else has a lock, and return its descriptor. Who had it has removed the file."""
     while True:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = _open(lock)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink:
@@ -292,6 +292,14 @@ def _take(lock: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _open(lock: Path) -> int:
+    """Return a descriptor of a lock: for writing, which NFS wants, unless another user has made the file."""
+    try:
+        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except PermissionError:
+        return os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def _read(path: Path) -> tuple[str, Any]:
