@@ -11,7 +11,7 @@ from tuner.adapters.tfserving.batching import parse_batching
 from tuner.errors import AdapterError
 from tuner.files.storage import read_file
 
-__all__ = ["notes_on_flags", "read_flags", "started", "threads"]
+__all__ = ["notes_on_flags", "notes_on_unseen", "read_flags", "started", "threads"]
 
 ON = ("true", "1", "t", "yes", "y", "")
 PER_MODEL = "enable_per_model_batching_parameters"
@@ -71,6 +71,14 @@ def notes_on_flags(flags: Mapping[str, str] | None) -> list[str]:
         return []
     missing = " ".join(f"--{name}" for name in (BATCHING, PER_MODEL) if not is_on(flags, name))
     return [f"the server ignores a version's own batching parameters; start it with {missing}"]
+
+
+def notes_on_unseen(flags: Mapping[str, str] | None) -> list[str]:
+    """Return what could not be checked of a server whose process cannot be seen; empty if it can."""
+    if flags is not None:
+        return []
+    needed = f"--{BATCHING} --{PER_MODEL}"
+    return [f"changes have an effect only if the server runs with {needed}, which could not be checked"]
 
 
 def threads(flags: Mapping[str, str]) -> dict[str, float] | None:
