@@ -12,7 +12,7 @@ from tuner.adapters.live.knobs import KnobKind
 from tuner.adapters.metrics.page import expected
 from tuner.adapters.tfserving.batching import VERSION_KNOBS
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
-from tuner.adapters.tfserving.flags import read_flags, started
+from tuner.adapters.tfserving.flags import notes_on_unseen, read_flags, started
 from tuner.adapters.tfserving.knobs import kind_of, knob_space
 from tuner.adapters.tfserving.metrics import TFServingMetrics, metrics_page, parse_metrics
 from tuner.adapters.tfserving.restart import ThreadKnobs
@@ -97,14 +97,19 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         return {"label": self._target.label, "signature": self._target.signature}
 
     def _inspect(self, processes: tuple[int, ...]) -> Capabilities:
-        serving = self.serving()
+        serving, flags = self.serving(), read_flags(processes)
         return Capabilities(
             server="tfserving",
             version=f"(version {serving} of the model)",
             quantiles=True,
-            read_only=self._why_read_only(read_flags(processes)),
-            notes=[OTHER_MODELS] if self._page().others else [],
+            read_only=self._why_read_only(flags),
+            notes=[*self._unchecked(flags), *([OTHER_MODELS] if self._page().others else [])],
         )
+
+    def _unchecked(self, flags: Mapping[str, str] | None) -> list[str]:
+        """Return what was taken for granted of a server that can be changed."""
+        changes = self._version_knobs is not None and not self._why_read_only(flags)
+        return notes_on_unseen(flags) if changes else []
 
     def _why_read_only(self, flags: Mapping[str, str] | None) -> list[str]:
         if self._version_knobs is not None:

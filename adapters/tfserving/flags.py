@@ -11,17 +11,21 @@ from tuner.adapters.tfserving.batching import parse_batching
 from tuner.errors import AdapterError
 from tuner.files.storage import read_file
 
-__all__ = ["notes_on_flags", "read_flags", "started", "threads"]
+__all__ = ["notes_on_flags", "notes_on_unseen", "read_flags", "started", "threads"]
 
 ON = ("true", "1", "t", "yes", "y", "")
 PER_MODEL = "enable_per_model_batching_parameters"
 BATCHING = "enable_batching"
+FILE = "batching_parameters_file"
+PROC = Path("/proc")
 LARGEST_FILE = 1_000_000
 """Bytes of a file of batching parameters."""
 
 
 def read_flags(processes: Iterable[int]) -> dict[str, str] | None:
     """Return the flags of the server's process, None if it cannot be seen.
+
+    The file of its batching parameters is named as it is seen from here.
 
     Args:
         processes: Ids of the processes that listen on its port.
@@ -34,8 +38,16 @@ def read_flags(processes: Iterable[int]) -> dict[str, str] | None:
         pairs = [word.lstrip("-").partition("=") for word in words[1:] if word.startswith("-")]
         flags = {name: value for name, _, value in pairs}
         if "port" in flags or "model_base_path" in flags or "model_config_file" in flags:
-            return flags
+            return flags | ({FILE: _seen(pid, flags[FILE])} if flags.get(FILE) else {})
     return None
+
+
+def _seen(pid: int, file: str) -> str:
+    """Return where a file of a process is seen from here: its root and its working folder may not be ours."""
+    about = PROC / str(pid)
+    if not about.exists():  # a system without it
+        return file
+    return f"{about}/root{file}" if file.startswith("/") else f"{about}/cwd/{file}"
 
 
 def started(processes: Iterable[int]) -> float | None:
@@ -61,20 +73,34 @@ def notes_on_flags(flags: Mapping[str, str] | None) -> list[str]:
     return [f"the server ignores a version's own batching parameters; start it with {missing}"]
 
 
-def threads(flags: Mapping[str, str]) -> dict[str, float]:
+def notes_on_unseen(flags: Mapping[str, str] | None) -> list[str]:
+    """Return what could not be checked of a server whose process cannot be seen; empty if it can."""
+    if flags is not None:
+        return []
+    needed = f"--{BATCHING} --{PER_MODEL}"
+    return [f"changes have an effect only if the server runs with {needed}, which could not be checked"]
+
+
+def threads(flags: Mapping[str, str]) -> dict[str, float] | None:
     """Return the values of the knobs that only a restart changes; 0 stands for the server's own choice.
 
+    None: the file of its batching parameters cannot be read from here.
+
     Raises:
-        AdapterError: A flag is no number, or its batching parameters cannot be read.
+        AdapterError: A flag is no number, or its batching parameters make no sense.
     """
-    file = flags.get("batching_parameters_file", "")
+    file = flags.get(FILE, "")
     try:
-        text = read_file(Path(file), LARGEST_FILE).decode() if file else None
+        content = read_file(Path(file), LARGEST_FILE) if file else None
+    except OSError:
+        return None
+    try:
+        text = content.decode() if content is not None else None
         batching = parse_batching(text, file)
         return {
             "batch_threads": float(batching.num_batch_threads.value) if batching is not None else 0.0,
             "inter_op": float(flags.get("tensorflow_inter_op_parallelism", "0")),
             "intra_op": float(flags.get("tensorflow_intra_op_parallelism", "0")),
         }
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise AdapterError(f"the server's flags cannot be understood: {error}") from error

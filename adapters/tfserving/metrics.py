@@ -7,7 +7,9 @@ The page differs from what one might expect:
 * requests and latencies have the model's name as a label, but what is said of batches is of all models of the
   server together;
 * a bucket ``le="8"`` holds what is *below* 8, not what is at most 8: a batch of 8 rows is in ``le="16"``;
-* sums are printed with six digits.
+* sums are printed with six digits;
+* questions at the REST port for what a model is doing, as health probes ask, are timed as requests of no API,
+  and may be counted as requests.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class TFServingMetrics:
     """What the page says; None for a histogram without entries yet."""
 
     requests: int
-    """Requests to the model that were answered."""
+    """Requests to the model that were answered: those that were timed, where the page times them."""
     failures: int
     """Requests to it that were refused or failed."""
     others: int
@@ -107,11 +109,14 @@ def parse_metrics(text: str, model: str) -> TFServingMetrics:
             counted[labels.get("status") == "OK"] += min(int(value), LARGEST_COUNT)
         else:
             others += min(int(value), LARGEST_COUNT)
+    timed = any(labels.get("model_name") == model for _, labels, _ in found[LATENCY])
+    latency = _buckets([sample for sample in found[LATENCY] if sample[1].get("API") != ""], model)
+    answered = 0 if latency is None else min(int(latency.counts.sum()), LARGEST_COUNT)
     return TFServingMetrics(
-        requests=counted[True],
+        requests=answered if timed else counted[True],
         failures=counted[False],
         others=others,
-        latency=_buckets(found[LATENCY], model),
+        latency=latency,
         runtime=_buckets(found[RUNTIME], model),
         queue=_buckets(found[QUEUE]),
         batch=_buckets(found[BATCH]),

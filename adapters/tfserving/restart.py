@@ -5,8 +5,9 @@ Without a declared command there are no such knobs. A declared command is run as
     COMMAND batch_threads=4 inter_op=0 intra_op=2
 
 where 0 is the server's own choice. It must restart the server with these values, and return 0 when the old
-one has ended. The values in use are read from the server's command line if its process is on this machine. If
-not, the command is run without arguments and must print the same three words, and change nothing.
+one has ended. The values in use are read from the server's command line, and the parameter file that it
+names, if they can be seen from here. If not, the command is run without arguments and must print the same
+three words, and change nothing.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ class ThreadKnobs:
             AdapterError: They cannot be read.
         """
         flags = self._flags()
-        if flags is not None:
-            return threads(flags)
+        values = threads(flags) if flags is not None else None
+        if values is not None:
+            return values
         self._serving()  # one that is away has no process to be seen: that is no reason to ask
         return self._command.ask()
 

@@ -141,6 +141,30 @@ def test_restarted_server_is_followed(parent: Parent) -> None:
     assert len(host._servers) == 1
 
 
+def test_ended_servers_are_no_longer_searched_for() -> None:
+    """Their time stays in the total, which never falls; a process that gets the same id is followed again."""
+    host = LocalHost([])
+    totals = []
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", BUSY.format(seconds=0.1) + "input()"], stdin=subprocess.PIPE
+        )
+        host.follow([process.pid])
+        last = totals[-1] if totals else 0.0
+        totals.append(read_until(lambda: host.read().server, last + 0.1))
+        process.communicate(b"\n")
+        totals.append(host.read().server)
+    left = list(host._servers)
+    host.follow([process.pid])
+    known = [tree.pid for tree in host._servers]
+    host.close()
+
+    assert totals == sorted(totals)
+    assert totals[-1] >= 0.3
+    assert left == []
+    assert known == [process.pid]
+
+
 def test_remote_host_knows_only_the_time() -> None:
     """Everything about another machine is NaN."""
     reading = RemoteHost(cores=8).read()

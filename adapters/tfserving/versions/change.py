@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -76,11 +76,13 @@ class VersionChanger:
             batching: The text of its parameter file; None for no file.
 
         Raises:
-            Refused: It cannot be made or loaded; the old version serves and the new one is gone.
+            Refused: It cannot be made or loaded, or takes the place of one that a label stands for; the old
+                version serves and the new one is gone.
             TimedOut: It was not loaded in time; the old version serves and the new one is gone.
             AdapterError: The server cannot be asked; the new version is gone.
         """
         number = marker.number
+        self._make_room(source, number)
         self._versions.publish(source, marker, batching)
         try:
             self._steering.admit(number)
@@ -144,10 +146,46 @@ class VersionChanger:
         serving, statuses = self._server.serving(), self._server.versions()
         ours = [number for number in self.ours() if number != serving]
         loaded = [n for n in ours if n in statuses and statuses[n].state is not VersionState.END]
-        surplus = set(ours) - set(loaded[-KEPT_LOADED:])
-        self._steering.dismiss(surplus)
-        for number in surplus:
+        surplus = max(len(loaded) - self._kept_loaded(serving, ours), 0)
+        self._remove(set(ours) - set(loaded[surplus:]))
+
+    def _remove(self, numbers: Iterable[int]) -> None:
+        numbers = list(numbers)
+        self._steering.dismiss(numbers)
+        for number in numbers:
             self._versions.remove(number)
+
+    def _needed(self, serving: int) -> set[int]:
+        """Return the versions that must stay loaded, because a label stands for them."""
+        return self._steering.labelled() | ({serving} if self._steering.label else set())
+
+    def _make_room(self, source: int, new: int) -> None:
+        """Remove our idle versions if a new one would have the server unload one that a label stands for.
+
+        Raises:
+            Refused: It would do so all the same.
+        """
+        places, before = self._steering.places(), self._versions.numbers()
+        if places is None:
+            return
+        needed = self._needed(source) & set(before[-places:])
+        if needed <= set([*before, new][-places:]):
+            return
+        self._remove(number for number in self.ours() if number != source)
+        after = [*self._versions.numbers(), new]
+        if lost := needed - set(after[-places:]):
+            required = sum(number >= min(needed) for number in after)
+            problem = f"the server keeps the {places} newest versions: with version {new} it would unload"
+            problem += f" version {min(lost)}, which a label stands for"
+            raise Refused(f"{problem}; set num_versions to {required} in its model configuration")
+
+    def _kept_loaded(self, serving: int, idle: Collection[int]) -> int:
+        """Return how many idle versions may stay, so that the next one pushes none out that is needed."""
+        places, needed = self._steering.places(), self._needed(serving)
+        if places is None or not needed:
+            return KEPT_LOADED
+        fixed = sum(n >= min(needed) and n not in idle for n in self._versions.numbers())
+        return min(KEPT_LOADED, max(places - fixed - 1, 0))
 
     def _status(self, number: int) -> VersionStatus:
         return self._server.versions().get(number, UNKNOWN)

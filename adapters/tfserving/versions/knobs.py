@@ -14,11 +14,12 @@ from tuner.adapters.tfserving.batching import (
     splits,
     write_batching,
 )
+from tuner.adapters.tfserving.client import VersionState
 from tuner.adapters.tfserving.flags import notes_on_flags
 from tuner.adapters.tfserving.versions.change import VersionChanger, VersionServer
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.steering import Steering
-from tuner.errors import AdapterError
+from tuner.errors import AdapterError, Refused
 
 __all__ = ["VersionKnobs"]
 
@@ -71,15 +72,17 @@ class VersionKnobs:
         """Have a version with these values serve.
 
         Raises:
-            Refused: The server did not load it; the old one serves.
+            Refused: The server did not load it, or a version of the operator's is on its way; the old one
+                serves.
             TimedOut: It did not load it in time; the old one serves.
             AdapterError: It cannot be asked.
         """
         assert self._changer is not None
-        present = self._serving()
         configuration = {name: value for name, value in wanted.items() if name in VERSION_KNOBS}
-        text = write_batching(rewrite(self._operators(present), configuration))
         with self._versions.locked():
+            present = self._serving()
+            self._check_deployments(present.number)
+            text = write_batching(rewrite(self._operators(present), configuration))
             taken = [*self._versions.numbers(), *self._server.versions()]
             marker = Marker(
                 number=max(taken) + 1,
@@ -89,6 +92,26 @@ class VersionKnobs:
             )
             self._changer.publish(present.number, marker, text)
             self._changer.prune()
+
+    def _check_deployments(self, present: int) -> None:
+        """Refuse a change while a newer version of the operator's is on its way: ours would overtake it.
+
+        Args:
+            present: The version that serves.
+        """
+        assert self._changer is not None
+        if self._changer.steering.label:
+            return  # requests go where the label stands, whatever is newest
+        numbers = self._changer.steering.wanted(self._versions.numbers())
+        newer = [n for n in numbers if n > present and self._versions.marker(n) is None]
+        statuses = self._server.versions()
+        # The server looks at all folders at once: one that it left out for a newer one is not on its way.
+        seen = max((n for n in newer if n in statuses), default=0)
+        for number in newer:
+            ended = statuses[number].state is VersionState.END if number in statuses else number < seen
+            if not ended:
+                problem = f"version {number} is being deployed, and a change would take its place"
+                raise Refused(f"{problem}; version {present} serves until then")
 
     def restore(self) -> bool:
         """Have the operator's own version serve again and remove ours; return whether any was serving.

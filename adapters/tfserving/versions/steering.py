@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from google.protobuf import text_format
 
@@ -58,6 +58,14 @@ class Steering:
         """Return the versions that other labels stand for."""
         return set()
 
+    def wanted(self, numbers: Iterable[int]) -> list[int]:
+        """Return which of these versions the server may load, as far as that is known."""
+        return list(numbers)
+
+    def places(self) -> int | None:
+        """Return how many of the newest versions the server keeps loaded, None if that is no number."""
+        return None
+
     def admit(self, number: int) -> None:
         """Have the server load a version beside those it serves."""
 
@@ -72,6 +80,19 @@ class Steering:
 
     def restore(self) -> None:
         """Put back what was found at opening."""
+
+
+class Edit(NamedTuple):
+    """What was done in a model's entry for a version, so that just that can be undone."""
+
+    number: int
+    """The version."""
+    named: bool
+    """Whether we named it, where versions are named."""
+    before: int
+    """The version that the label stood for; 0 without a label."""
+    now: int
+    """The version that it stands for, unless somebody else has moved it."""
 
 
 class ConfigFile(Steering):
@@ -94,7 +115,7 @@ class ConfigFile(Steering):
         self.label = label
         self._reloader = reloader
         self._timeout = timeout
-        self._before: Any = None  # the model's entry
+        self._edit: Edit | None = None
         self._check(_read(self._path)[1])
 
     def labelled(self) -> set[int]:
@@ -102,25 +123,50 @@ class ConfigFile(Steering):
         labels = self._entry(_read(self._path)[1]).version_labels
         return {number for label, number in labels.items() if label != self.label}
 
+    def wanted(self, numbers: Iterable[int]) -> list[int]:
+        """Return which of these versions the server may load: those that are named, where they are."""
+        policy = self._entry(_read(self._path)[1]).model_version_policy
+        named = set(policy.specific.versions)
+        return [n for n in numbers if n in named or not policy.HasField("specific")]
+
+    def places(self) -> int | None:
+        """Return how many of the newest versions the server keeps loaded, None if that is no number."""
+        policy = self._entry(_read(self._path)[1]).model_version_policy
+        if policy.HasField("specific") or policy.HasField("all"):
+            return None
+        return max(int(policy.latest.num_versions), 1)  # 0 counts as 1
+
     def admit(self, number: int) -> None:
         """Name the version, where versions are named."""
         with self._locked():
             _, config = _read(self._path)
             entry = self._entry(config)
-            self._before = deepcopy(entry)
-            if entry.model_version_policy.HasField("specific"):
-                versions = entry.model_version_policy.specific.versions
-                if number not in versions:
-                    versions.append(number)
-                    self._put(config)
+            policy = entry.model_version_policy
+            named = policy.HasField("specific") and number not in policy.specific.versions
+            before = int(entry.version_labels.get(self.label, 0))
+            self._edit = Edit(number, named, before, now=before)
+            if named:
+                policy.specific.versions.append(number)
+                self._put(config)
 
     def switch(self, number: int) -> None:
-        """Move the label."""
+        """Move the label.
+
+        Raises:
+            Refused: Somebody has moved it since the version was admitted; it stays where it is.
+        """
         if not self.label:
             return
         with self._locked():
             _, config = _read(self._path)
-            self._entry(config).version_labels[self.label] = number
+            labels = self._entry(config).version_labels
+            if self._edit is not None:
+                if labels.get(self.label, 0) != self._edit.now:
+                    raise Refused(
+                        f"somebody has moved the label '{self.label}' in {self._path}; it stays there"
+                    )
+                self._edit = self._edit._replace(now=number)
+            labels[self.label] = number
             self._put(config)
 
     def dismiss(self, numbers: Iterable[int]) -> None:
@@ -134,16 +180,20 @@ class ConfigFile(Steering):
                 del named[:]
                 named.extend(kept)
                 self._put(config)
-        self._before = None
+        self._edit = None
 
     def revert(self) -> None:
-        """Write and send what the file said of the model before; the other models stay as they are."""
-        if self._before is None:
+        """Undo what we wrote for the version, and send it; what others have changed meanwhile stays."""
+        if self._edit is None:
             return
-        before, self._before = self._before, None
+        edit, self._edit = self._edit, None
         with self._locked():
             _, config = _read(self._path)
-            self._entry(config).CopyFrom(before)
+            entry = self._entry(config)
+            if edit.named and edit.number in entry.model_version_policy.specific.versions:
+                entry.model_version_policy.specific.versions.remove(edit.number)
+            if edit.before and entry.version_labels.get(self.label, 0) == edit.number:
+                entry.version_labels[self.label] = edit.before
             self._put(config)
 
     def restore(self) -> None:
@@ -233,7 +283,7 @@ class ConfigFile(Steering):
 def _take(lock: Path) -> int:
     """Wait until nobody else has a lock, and return its descriptor. Who had it has removed the file."""
     while True:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = _open(lock)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink:
@@ -242,6 +292,14 @@ def _take(lock: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _open(lock: Path) -> int:
+    """Return a descriptor of a lock: for writing, which NFS wants, unless another user has made the file."""
+    try:
+        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except PermissionError:
+        return os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def _read(path: Path) -> tuple[str, Any]:

@@ -49,11 +49,40 @@ def test_one_model_of_several() -> None:
     assert reading.queue is None
 
 
+PROBES = """\
+:tensorflow:serving:request_latency_bucket{model_name="mlp",API="",entrypoint="REST",le="10"} 500
+:tensorflow:serving:request_latency_bucket{model_name="mlp",API="",entrypoint="REST",le="+Inf"} 500
+:tensorflow:serving:request_latency_sum{model_name="mlp",API="",entrypoint="REST"} 2000
+"""
+
+
+def test_health_probes_are_no_requests() -> None:
+    """They are answered far faster than the model; the page times them as of no API, and counts them."""
+    reading = parse_metrics(PAGE.replace('"OK"} 12', '"OK"} 512') + PROBES, "mlp")
+
+    assert (reading.requests, reading.latency.counts.sum(), reading.latency.sum) == (12, 12, 1_500_300)
+
+
+def test_a_server_that_has_only_been_probed() -> None:
+    """Nothing was requested of it; else its count would fall at the first request, as by a restart."""
+    page = f':tensorflow:serving:request_count{{model_name="mlp",status="OK"}} 500\n{PROBES}'
+
+    reading = parse_metrics(page, "mlp")
+
+    assert (reading.requests, reading.latency) == (0, None)
+
+
+def without_times(page: str) -> str:
+    """A page of a server that does not time requests."""
+    return "\n".join(line for line in page.splitlines() if "request_latency" not in line) + "\n"
+
+
 def test_names_with_total() -> None:
     """Counters renamed to ``_total`` on the way are accepted."""
     page = PAGE.replace("request_count{", "request_count_total{")
 
-    assert parse_metrics(page, "mlp").requests == 12
+    assert parse_metrics(without_times(page), "mlp").requests == 12
+    assert parse_metrics(page, "mlp").failures == 3
 
 
 def test_latencies_of_failed_requests_are_left_out() -> None:
@@ -77,7 +106,7 @@ def test_senseless_numbers_are_left_out(value: str) -> None:
 
     reading = parse_metrics(page, "mlp")
 
-    assert reading.requests == 0
+    assert parse_metrics(without_times(page), "mlp").requests == 0
     assert (reading.latency.counts >= 0).all()
 
 

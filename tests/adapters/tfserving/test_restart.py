@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.docs.page import ROOT, blocks
 from tuner.adapters.tfserving.batching import parse_batching
+from tuner.adapters.tfserving.flags import read_flags, threads
 from tuner.adapters.tfserving.restart import ThreadKnobs
 from tuner.adapters.tfserving.restart_command import RestartCommand
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
@@ -338,6 +342,56 @@ def test_the_command_is_not_asked_while_the_server_is_away(
         knobs.read()
 
     assert (tmp_path / "asked").read_text() == "asked\n"  # when it was opened
+
+
+WAITS = """
+import os, sys
+if sys.argv[1] != "here":
+    os.chroot(sys.argv[1])
+    os.chdir("/")
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def process(folder: Path, root: str, file: str) -> Iterator[int]:
+    """A process in a folder, or with that as its root, that names a file of batching parameters."""
+    flags = ["--port=8500", "--tensorflow_intra_op_parallelism=1", f"--batching_parameters_file={file}"]
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS, root, *flags], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        yield started.pid
+        started.communicate(b"\n")
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/cwd").exists(), reason="this system does not show processes as files"
+)
+@pytest.mark.parametrize("file", ["batching.pbtxt", "/batching.pbtxt"])
+def test_parameters_are_found_where_the_server_finds_them(tmp_path: Path, file: str) -> None:
+    """In its own working folder, or below its own root, as in a container."""
+    if file.startswith("/") and os.geteuid() != 0:
+        pytest.skip("only root can give a process a root of its own")
+    (tmp_path / "batching.pbtxt").write_text("num_batch_threads { value: 2 }")
+    root = str(tmp_path) if file.startswith("/") else "here"
+
+    with process(tmp_path, root, file) as pid:
+        flags = read_flags([pid])
+        assert flags is not None
+        assert threads(flags) == NOW
+
+
+def test_the_command_says_what_cannot_be_read(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
+    """The server's process is seen, but not the file of its parameters."""
+    script = command("echo batch_threads=2 inter_op=0 intra_op=1")
+    flags = {"port": "8500", "batching_parameters_file": f"{tmp_path}/away.pbtxt"}
+
+    knobs = ThreadKnobs(script, lambda: flags, lambda: 1.0, lambda: None, 0.3)
+
+    assert knobs.read() == NOW
 
 
 def test_restoring() -> None:

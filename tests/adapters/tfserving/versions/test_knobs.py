@@ -11,7 +11,7 @@ from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
 from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
-from tuner.errors import TimedOut
+from tuner.errors import Refused, TimedOut
 
 WANTED = {"max_batch_size": 8.0, "batch_timeout": 0.001}
 CONFIG = """# the operator's own words
@@ -92,6 +92,60 @@ def test_a_restore_that_fails_leaves_ours_serving(base: Path, monkeypatch: pytes
     assert versions.numbers() == [1, 2]
 
 
+@pytest.mark.parametrize("state", [None, VersionState.START, VersionState.LOADING])
+def test_a_change_waits_for_a_deployment(
+    base: Path, state: VersionState | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the operator's version would not be the newest any more when it is loaded, and never serve."""
+    versions, server = Versions(base), Server(base)
+    knobs = VersionKnobs(server, versions, Steering(), 5.0)
+    knobs.write(WANTED)
+    statuses = server.versions()
+    deploy(base, 3)
+    monkeypatch.setattr(server, "serving", lambda: 2)
+    coming = {} if state is None else {3: VersionStatus(state, "")}
+    monkeypatch.setattr(server, "versions", lambda: statuses | coming)
+
+    with pytest.raises(Refused, match="version 3 is being deployed"):
+        knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert versions.numbers() == [1, 2, 3]
+
+
+class Breaks(Server):
+    """Never loads some versions.
+
+    Args:
+        base: The folder.
+        broken: They end with an error.
+        unseen: They are not known to it.
+    """
+
+    def __init__(self, base: Path, broken: set[int], unseen: set[int]) -> None:
+        super().__init__(base)
+        self._broken = broken
+        self._unseen = unseen
+
+    def serving(self) -> int:
+        return max(set(self._folder.numbers()) - self._broken - self._unseen)
+
+    def versions(self) -> dict[int, VersionStatus]:
+        ended = {n: VersionStatus(VersionState.END, "broken") for n in self._broken}
+        return {n: status for n, status in (super().versions() | ended).items() if n not in self._unseen}
+
+
+def test_a_broken_deployment_does_not_end_tuning(base: Path) -> None:
+    """Neither does one that the server left out, because a newer one was there when it looked."""
+    deploy(base, 2)
+    deploy(base, 3)
+    versions = Versions(base)
+    knobs = VersionKnobs(Breaks(base, broken={3}, unseen={2}), versions, Steering(), 5.0)
+
+    knobs.write(WANTED)
+
+    assert versions.numbers() == [1, 2, 3, 4]
+
+
 @pytest.fixture
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("etc") / "models.config"
@@ -133,3 +187,91 @@ def test_what_another_tuner_gave_its_label_stays(base: Path, config: Path) -> No
 
     assert Versions(base).numbers() == [1, 2]
     assert canary.read(WANTED) == WANTED
+
+
+def test_a_version_that_no_one_names_is_no_deployment(base: Path, config: Path) -> None:
+    """The server does not load it, so nothing overtakes it."""
+    server = Breaks(base, broken=set(), unseen={3})
+    config.write_text("\n".join(line for line in CONFIG.splitlines() if "version_labels" not in line))
+    knobs = VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "", server, 5.0), 5.0)
+    deploy(base, 3)
+
+    knobs.write(WANTED)
+
+    assert Versions(base).numbers() == [1, 3, 4]
+
+
+def test_a_label_moves_whatever_is_deployed(base: Path, config: Path) -> None:
+    """Requests go where it stands; a newer version takes no place away."""
+    config.write_text(CONFIG.replace("specific { versions: 1 }", "all { }"))
+    knobs = labelled(base, config, "stable")
+    deploy(base, 3)
+
+    knobs.write(WANTED)
+
+    assert Versions(base).numbers() == [1, 3, 4]
+
+
+class Keeps(Server):
+    """Keeps the newest versions loaded, and remembers which versions with a label it had to unload.
+
+    Args:
+        base: The folder.
+        label: Of the version that serves.
+        places: How many it keeps.
+    """
+
+    def __init__(self, base: Path, label: str, places: int) -> None:
+        super().__init__(base, label)
+        self.labels = {"stable": 2, "canary": 1}
+        self.places = places
+        self.lost: set[int] = set()
+
+    def versions(self) -> dict[int, VersionStatus]:
+        loaded = self._folder.numbers()[-self.places :]
+        self.lost |= set(self.labels.values()) - set(loaded)
+        return {n: VersionStatus(VersionState.AVAILABLE, "") for n in loaded}
+
+
+def keeping(base: Path, config: Path, places: int) -> tuple[VersionKnobs, Keeps]:
+    """The knobs of the label ``stable``, for version 2, where ``canary`` stands for 1."""
+    deploy(base, 2)
+    text = CONFIG.replace("specific { versions: 1 }", f"latest {{ num_versions: {places} }}")
+    config.write_text(text.replace('"stable" value: 1', '"stable" value: 2'))
+    server = Keeps(base, "stable", places)
+    return VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "stable", server, 5.0), 5.0), server
+
+
+def test_ours_push_no_version_of_another_label_out(base: Path, config: Path) -> None:
+    """The server keeps four: canary's 1, the operator's 2, ours that serves, and the next."""
+    knobs, server = keeping(base, config, 4)
+
+    for size in (2.0, 4.0, 8.0, 16.0):
+        knobs.write({**WANTED, "max_batch_size": size})
+
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2, 6]
+
+
+def test_idle_versions_of_ours_make_room(base: Path, config: Path) -> None:
+    """Such as one that the operator has taken the label from."""
+    knobs, server = keeping(base, config, 3)
+    knobs.write(WANTED)
+    config.write_text(config.read_text().replace("value: 3", "value: 2"))
+    server.labels["stable"] = 2
+
+    knobs.write(WANTED)
+
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2, 4]
+
+
+def test_a_policy_without_room_for_a_change(base: Path, config: Path) -> None:
+    """It is refused before anything is written, and the number that is needed is named."""
+    knobs, server = keeping(base, config, 2)
+
+    with pytest.raises(Refused, match=r"unload version 1, which a label stands for; set num_versions to 3"):
+        knobs.write(WANTED)
+
+    assert Versions(base).numbers() == [1, 2]
+    assert server.lost == set()

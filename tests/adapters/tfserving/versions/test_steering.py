@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -143,6 +145,73 @@ def test_revert(steering: ConfigFile, server: Server, path: Path) -> None:
 
     assert path.read_text() == TEXT
     assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
+
+
+def test_a_label_that_somebody_moves_meanwhile_stays(
+    steering: ConfigFile, server: Server, path: Path
+) -> None:
+    """While a version of ours is loaded the operator gives the label to another: that is not overwritten."""
+    steering.admit(3)
+    path.write_text(path.read_text().replace('"stable"\n      value: 1', '"stable"\n      value: 2'))
+
+    with pytest.raises(Refused, match="somebody has moved the label 'stable'"):
+        steering.switch(3)
+    steering.revert()
+
+    assert server.entry().version_labels["stable"] == 2
+    assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
+
+
+def test_reverting_keeps_what_somebody_wrote_meanwhile(
+    steering: ConfigFile, server: Server, path: Path
+) -> None:
+    """A version of the operator's and its label, in the same entry; ours is taken out again."""
+    steering.admit(3)
+    steering.switch(3)
+    text = path.read_text().replace("versions: 3", "versions: 3 versions: 4")
+    path.write_text(text.replace('"canary"\n      value: 2', '"canary"\n      value: 4'))
+
+    steering.revert()
+
+    assert list(server.entry().model_version_policy.specific.versions) == [1, 2, 4]
+    assert server.entry().version_labels == {"stable": 1, "canary": 4}
+    assert server.sent[-1] == path.read_text()
+
+
+def test_the_lock_is_open_for_writing(
+    steering: ConfigFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS gives no lock on what is open for reading only."""
+    flock = fcntl.flock
+
+    def as_on_nfs(descriptor: int, operation: int) -> None:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", as_on_nfs)
+
+    steering.admit(3)
+
+    assert "versions: 3" in path.read_text()
+
+
+def test_a_lock_that_another_user_has_made(
+    steering: ConfigFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be opened for writing; it is waited for all the same."""
+    opened = os.open
+
+    def refuse(name: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+        if str(name).endswith(".servetune-lock") and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(name, flags, mode, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+    steering.admit(3)
+
+    assert "versions: 3" in path.read_text()
 
 
 def entry(path: Path, model: str) -> Any:
