@@ -183,7 +183,7 @@ def test_without_a_token_nothing_can_be_changed(path: str) -> None:
         for token in (TOKEN, "", "None"):
             status, body = await ask(control, post({"deferral": 0.5}, token=token).replace("knobs", path))
             assert status == 403
-            assert b"give listen.token_file" in body
+            assert b"give listen.control_token_file" in body
         assert control.state()["knobs"] == before
         assert (await ask(control, get("/v1/state")))[0] == 200
         await control.stop()

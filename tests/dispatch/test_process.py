@@ -9,6 +9,7 @@ import os
 import signal
 from contextlib import closing
 from http.client import HTTPConnection
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,43 @@ def test_the_end_answers_what_was_taken(monkeypatch: pytest.MonkeyPatch) -> None
         await serving
 
     asyncio.run(main())
+
+
+def test_changes_need_a_token_that_clients_need_not_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`control_token_file` is for the control port alone; without it `token_file` counts there."""
+    monkeypatch.setattr("tuner.dispatch.process.connect", lambda _: FakeServer("a:1"))
+    files = {name: tmp_path / name for name in ("operators", "clients")}
+    for name, file in files.items():
+        file.write_text(f"the token of {name}")
+        file.chmod(0o600)
+
+    async def statuses(**tokens: str) -> list[int]:
+        """Return what a client without a token gets, then a reload with each of the tokens."""
+        config = listening(5000.0, http="127.0.0.1:0", control="127.0.0.1:0", **tokens)
+        process = DispatchProcess(config, lambda _: None)
+        started = asyncio.Event()
+        serving = asyncio.ensure_future(process.serve(started.set))
+        await started.wait()
+        assert process.fronts.http_address is not None
+        places = [(process.fronts.http_address, "GET", "/v2/models/m", "")]
+        places += [(process.control.address, "POST", "/v1/reload", f"the token of {name}") for name in files]
+        found = [await asyncio.to_thread(status, *place) for place in places]
+        process.stop()
+        await serving
+        return found
+
+    def status(address: tuple[str, int], method: str, path: str, token: str) -> int:
+        with closing(HTTPConnection(*address, timeout=10)) as connection:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            connection.request(method, path, headers=headers)
+            return connection.getresponse().status
+
+    operators, clients = (str(file) for file in files.values())
+    assert asyncio.run(statuses(control_token_file=operators)) == [200, 200, 401]
+    assert asyncio.run(statuses(token_file=clients)) == [401, 401, 200]
+    assert asyncio.run(statuses(token_file=clients, control_token_file=operators)) == [401, 200, 401]
 
 
 def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

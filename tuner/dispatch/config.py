@@ -58,8 +58,10 @@ class ListenSection(StrictPart):
     """Whose certificates clients must have; any client may connect without it."""
     token_file: Path | None = None
     """File of the token that every client must send."""
+    control_token_file: Path | None = None
+    """File of the token that changes on the control port need; ``token_file`` if not given."""
 
-    @check_field("certificate", "key", "client_ca", "token_file")
+    @check_field("certificate", "key", "client_ca", "token_file", "control_token_file")
     @classmethod
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is None or not info.context:

@@ -133,7 +133,7 @@ class Control:
     def _forbidden(self, headers: dict[bytes, bytes], path: str) -> _Answer | None:
         """Return why who asks may change nothing; None if they may."""
         if self._token is None:
-            return _said(403, "no token is set: give listen.token_file")
+            return _said(403, "no token is set: give listen.control_token_file")
         scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not same_token(given.strip(), self._token):
             return _said(401, "the token is missing or wrong")

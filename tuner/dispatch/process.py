@@ -63,7 +63,8 @@ class DispatchProcess:
         grants = self.dispatcher if config.mode == "grants" else None
         self.fronts = Fronts(self.dispatcher, front, grants, self.metrics.refused)
         host = config.listen.control[0] if config.listen.control is not None else ""
-        self.control = Control(self.dispatcher, self.metrics, front.token, host, self.reload)
+        token = _control_token(config.listen)
+        self.control = Control(self.dispatcher, self.metrics, token, host, self.reload)
 
     def stop(self) -> None:
         """Begin to end."""
@@ -148,18 +149,33 @@ def front_config(listen: ListenSection, *, traces: bool = False) -> FrontConfig:
     Raises:
         InvalidInput: The token cannot be used.
     """
-    token = None
-    if listen.token_file is not None:
-        token = read_token(listen.token_file, None, "listen.token_file")
     return FrontConfig(
         grpc=listen.grpc,
         http=listen.http,
         certificate=listen.certificate,
         key=listen.key,
         client_ca=listen.client_ca,
-        token=token,
+        token=_client_token(listen),
         traces=traces,
     )
+
+
+def _control_token(listen: ListenSection) -> str | None:
+    """Return the token that changes on the control port need; None if nothing can be changed there.
+
+    Raises:
+        InvalidInput: The token cannot be used.
+    """
+    if listen.control_token_file is not None:
+        return read_token(listen.control_token_file, None, "listen.control_token_file")
+    return _client_token(listen)
+
+
+def _client_token(listen: ListenSection) -> str | None:
+    """Return the token that every client must send; None if they need none."""
+    if listen.token_file is None:
+        return None
+    return read_token(listen.token_file, None, "listen.token_file")
 
 
 def _place(address: tuple[str, int]) -> str:
