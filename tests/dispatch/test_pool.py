@@ -43,6 +43,54 @@ def test_a_timer_of_the_old_scheduler_does_not_move_the_clock(policy: str, chang
     run(main())
 
 
+def test_what_is_planned_again_makes_no_timer_late() -> None:
+    """A timer for a time that has passed already fires at once; that tells nothing of timers."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 10_000.0}, servers=1)
+        async with found as dispatcher:
+            pool = dispatcher.pools[0]
+            await dispatcher.infer(request())
+            await asyncio.sleep(0.1)
+            call = asyncio.ensure_future(dispatcher.infer(request()))
+            for _ in range(20):
+                await asyncio.sleep(20 * MS)
+                pool.reconfigure(pool.rules, pool.sessions)
+            assert not call.done()
+            assert found.journal.segments[-1].changes[-1].delays.control < 2 * MS
+            await call
+
+    run(main())
+
+
+def test_a_slow_session_spoils_no_fast_one() -> None:
+    """Changed knobs, while a request waits in one pool, do not let another one take timers for late."""
+
+    async def main() -> None:
+        slow = {"name": "s", "backends": ["triton://a:1/s"], "slo_ms": 10_000.0}
+        found = bench(slow, {"name": "f", "backends": ["triton://b:1/f"]})
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            ends, calls = loop.time() + 60, []
+
+            async def send(session: str, every: float) -> None:
+                while loop.time() < ends:
+                    calls.append(asyncio.ensure_future(dispatcher.infer(request(session=session))))
+                    await asyncio.sleep(every)
+
+            async def set_knobs() -> None:
+                while loop.time() < ends:
+                    for pool in dispatcher.pools:
+                        pool.reconfigure(pool.rules, pool.sessions)
+                    await asyncio.sleep(0.3)
+
+            await asyncio.gather(send("s", 1.5), send("f", 0.1), set_knobs())
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [one for one in answers if not isinstance(one, Reply)] == []
+
+    run(main())
+
+
 def test_a_pool_that_is_closed_begins_no_scheduler() -> None:
     """A server that is lost while the dispatcher ends sets no timers again."""
 

@@ -105,6 +105,8 @@ class Pool:
         self._origin = 0.0
         self._latest_time = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_was_ahead = False
+        """Whether the timer was set before its time: only then it tells how late timers are."""
         self._tuning: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -360,6 +362,7 @@ class Pool:
             self._timer = None
         if at < math.inf:
             self._timer = self._loop.call_at(at, self._wake)
+            self._timer_was_ahead = at > self._loop.time()
 
     def _wake(self) -> None:
         self._timer = None
@@ -369,7 +372,8 @@ class Pool:
         if wanted > now + EARLY:  # too early: time must not jump ahead to what it wants
             self._set_timer()
             return
-        self._beliefs.timer_was_late(now - wanted)
+        if self._timer_was_ahead:
+            self._beliefs.timer_was_late(now - wanted)
         self._latest_time = max(now, wanted)
         self._carry_out(self.scheduler.wake(self._latest_time))
 
