@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.dispatch.clock import run
@@ -17,6 +18,7 @@ from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tests.dispatch.test_dispatcher import echoes, outcome, poisson
 from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.config import DispatchConfig
+from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.process import DispatchProcess, run_dispatch
 from tuner.dispatch.request import Metadata, Refused, Reply, Status
 from tuner.errors import InvalidInput, StorageError
@@ -84,6 +86,50 @@ def test_what_stays_is_not_disturbed() -> None:
             assert (stays.session("m").slo, stays.session("m").queue) == (20 * MS, 5)
             answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(7)])
             assert sum(isinstance(one, Refused) and one.status is Status.EXHAUSTED for one in answers) >= 1
+
+    run(main())
+
+
+def believed(dispatcher: Dispatcher) -> np.ndarray:
+    """What the first pool's scheduler believes of the kind that came last, by batch size.   # (B+1,) s."""
+    scheduler = dispatcher.pools[0].scheduler
+    assert scheduler is not None
+    table: np.ndarray = scheduler.policy[0].latency[0, -1]
+    return table
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+def test_what_is_assumed_follows_the_file(policy: str) -> None:
+    """Another SLO, or a corrected profile, counts at once where nothing was learned."""
+
+    async def main() -> None:
+        found = bench(on("m", "a", slo_ms=1000.0, profile=None), servers=1, policy=policy)
+        async with found as dispatcher:
+            assert believed(dispatcher)[1] == pytest.approx(0.25, rel=0.1)
+            await dispatcher.reload(config(on("m", "a", slo_ms=200.0, profile=None), policy=policy))
+            assert believed(dispatcher)[1] == pytest.approx(0.05, rel=0.1)
+            profiles = [{"alpha_ms": 1.0, "beta_ms": beta} for beta in (80.0, 4.0)]
+            for profile in profiles:
+                await dispatcher.reload(config(on("m", "a", slo_ms=200.0, profile=profile), policy=policy))
+                assert believed(dispatcher)[1] == pytest.approx((1.0 + profile["beta_ms"]) * MS)
+            assert isinstance(await dispatcher.infer(request()), Reply)
+
+    run(main())
+
+
+def test_what_was_learned_stays_when_the_limit_changes() -> None:
+    """Of the sizes that there are; a smaller largest batch is no other model."""
+
+    async def main() -> None:
+        wrong = {"alpha_ms": 0.0, "beta_ms": 40.0}
+        found = bench(on("m", "a", slo_ms=200.0, profile=wrong), servers=1)
+        async with found as dispatcher:
+            for _ in range(20):
+                await dispatcher.infer(request())
+            for limit in (8, 4, 12):
+                limited = on("m", "a", slo_ms=200.0, profile=wrong, max_batch=limit)
+                await dispatcher.reload(config(limited))
+                assert believed(dispatcher)[1] == pytest.approx((1 + 4) * MS, rel=0.1)
 
     run(main())
 

@@ -34,6 +34,10 @@ FRONT = 0.5e-3
 """s that an answer takes within the dispatcher, from the server's to the client's connection."""
 
 
+_Basis = tuple[int, int, float, tuple[float, float] | None]
+"""What a prior is made from: largest batch, largest one of the model, SLO in s, and what is given."""
+
+
 class Beliefs:
     """What was learned of the profiles, by server and stream, and of the delays on the way.
 
@@ -43,20 +47,22 @@ class Beliefs:
 
     def __init__(self, quantile: float = 0.95) -> None:
         self.quantile = quantile
-        self._profiles: dict[tuple[str, str, Hashable], LearnedProfile] = {}
+        self._profiles: dict[tuple[str, str, Hashable], tuple[LearnedProfile, _Basis]] = {}
         self._lateness: deque[float] = deque(maxlen=LATENESS)
         self._frontends: deque[float] = deque(maxlen=LATENESS)
 
     def profile(self, server: WatchedServer, stream: Stream) -> LearnedProfile:
-        """Return the profile of a stream on a server; a new one if its largest batch has changed."""
-        session, largest = stream.session, stream.largest
-        place = (server.address, session.name, stream.kind)
-        found = self._profiles.get(place)
-        if found is None or found.largest != largest:
-            table = prior_table(stream.most, session.slo)[: largest + 1]
-            if session.prior is not None:
-                table[1:] = session.prior[0] * np.arange(1, largest + 1) + session.prior[1]
-            found = self._profiles[place] = LearnedProfile(table)
+        """Return the profile of a stream on a server, with the prior that the stream has now."""
+        place = (server.address, stream.session.name, stream.kind)
+        basis = (stream.largest, stream.most, stream.session.slo, stream.session.prior)
+        found, known = self._profiles.get(place, (None, None))
+        if found is not None and known == basis:
+            return found
+        if found is None:
+            found = LearnedProfile(_prior(stream))
+        else:
+            found.assume(_prior(stream))
+        self._profiles[place] = found, basis
         return found
 
     def kinds(self, session: str) -> list[Hashable]:
@@ -118,6 +124,15 @@ class Beliefs:
         """Return the shortest time from sending a batch to its answer, s; infinite without a server."""
         times = [self.duration(server, stream, items) + server.round_trip for server in servers]
         return min(times, default=math.inf)
+
+
+def _prior(stream: Stream) -> np.ndarray:
+    """Return what is assumed of a stream's profile until it is learned.   # (B+1,) s."""
+    table = prior_table(stream.most, stream.session.slo)[: stream.largest + 1]
+    if stream.session.prior is not None:
+        alpha, beta = stream.session.prior
+        table[1:] = alpha * np.arange(1, stream.largest + 1) + beta
+    return table
 
 
 def noticeable(

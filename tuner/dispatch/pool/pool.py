@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -178,6 +179,7 @@ class Pool:
         self.rules = rules
         for one in sessions:
             self._queues[one.name].session = one
+        self._streams = [replace(one, session=self.session(one.session.name)) for one in self._streams]
         if self.scheduler is not None and same_batches and same_policy and rules.policy == "symphony":
             self._believe(self._tables(), self._delays())
         else:

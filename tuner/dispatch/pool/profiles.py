@@ -58,12 +58,15 @@ class LearnedProfile:
         """How many batches it has seen."""
         self.drifts = 0
         """How often the machine was found to have changed."""
-        self.largest = prior.size - 1
-        """The largest batch."""
         self._prior = prior
         self.seen = -np.inf
         """When the last batch ended, s."""
         self.forget()
+
+    @property
+    def largest(self) -> int:
+        """The largest batch."""
+        return self._prior.size - 1
 
     def forget(self) -> None:
         """Go back to the prior."""
@@ -72,6 +75,20 @@ class LearnedProfile:
         self._ratios: deque[float] = deque(maxlen=SPREAD)
         self._middle = self._prior
         self._tables: dict[float, np.ndarray] = {}  # quantile -> what `table` returns until the next fit
+
+    def assume(self, prior: np.ndarray) -> None:
+        """Take another prior, and largest batch; what was learned of the sizes that it has stays.
+
+        Args:
+            prior: As in the constructor.   # (B+1,) s
+        """
+        learned = self._middle is not self._prior
+        self._prior = self._middle = prior
+        self._durations = {size: found for size, found in self._durations.items() if size <= self.largest}
+        self._recent = deque((one for one in self._recent if one[0] <= self.largest), maxlen=RECENT)
+        if learned and self._durations:
+            self._middle = self._fitted()
+        self._tables.clear()
 
     def observe(self, size: int, seconds: float, now: float) -> None:
         """Learn from a batch.
