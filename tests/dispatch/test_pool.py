@@ -11,6 +11,7 @@ from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 from tuner.scheduling.distribution.predictor import predict
@@ -114,6 +115,8 @@ def test_what_a_new_scheduler_cannot_serve_in_time() -> None:
         async with found as dispatcher:
             loop, pool = asyncio.get_running_loop(), dispatcher.pools[0]
             found.servers["a:1"].beta = 80 * MS
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
             busy = asyncio.ensure_future(dispatcher.infer(request()))
             await asyncio.sleep(1 * MS)
             late = asyncio.ensure_future(dispatcher.infer(request(deadline=loop.time() + 100 * MS)))

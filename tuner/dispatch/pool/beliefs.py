@@ -24,7 +24,8 @@ NOTICEABLE_DELAY = 0.2
 """Relative change of the delay to the servers below which the scheduler keeps the old one."""
 HOPELESS, FORGET_AFTER = 0.5, 1.0
 """A profile by which even a batch of 1 takes more than this part of the SLO may keep all batches away. If no
-batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong."""
+batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong. One that is only
+assumed counts as this part of the SLO at once."""
 LATENESS = 200
 """How many timers, and how many grants, the delays are learned from: the latest."""
 PATIENCE, LEAST_PATIENCE = 5.0, 0.1
@@ -97,13 +98,25 @@ class Beliefs:
         return [np.array([self._table(server, stream, now) for server in servers]) for stream in streams]
 
     def _table(self, server: WatchedServer, stream: Stream, now: float) -> np.ndarray:
-        """Return a stream's profile on a server; see ``HOPELESS`` for when it is forgotten.   # (B+1,) s."""
+        """Return what the scheduler is told of a stream on a server; see ``HOPELESS``.   # (B+1,) s."""
         profile = self.profile(server, stream)
         table = profile.table(self.quantile)
         if table[1] > HOPELESS * stream.session.slo and now - profile.seen > FORGET_AFTER:
             profile.forget()
-            return profile.table(self.quantile)
+            table = profile.table(self.quantile)
+        if table[1] > HOPELESS * stream.session.slo and not profile.tried:
+            table = table.copy()
+            table[1] = HOPELESS * stream.session.slo
         return table
+
+    def assumed(self, servers: Iterable[WatchedServer], stream: Stream, now: float) -> np.ndarray | None:
+        """Return the longest times that the scheduler is told of servers where they are not learned yet.
+
+        Returns:
+            By batch size, (B+1,) s; None if they are learned everywhere.
+        """
+        untried = [server for server in servers if not self.profile(server, stream).tried]
+        return np.max([self._table(one, stream, now) for one in untried], axis=0) if untried else None
 
     def timer_was_late(self, seconds: float) -> None:
         """Note by how much one of our own timers was late, s."""
@@ -121,8 +134,15 @@ class Beliefs:
         return Delays(control=trip / 2 + late, response=trip / 2 + FRONT)
 
     def quickest(self, servers: Iterable[WatchedServer], stream: Stream, items: int) -> float:
-        """Return the shortest time from sending a batch to its answer, s; infinite without a server."""
-        times = [self.duration(server, stream, items) + server.round_trip for server in servers]
+        """Return the shortest time from sending a batch to its answer, s; infinite without a server.
+
+        On a server where it is not yet learned how long batches take, that may be no time at all.
+        """
+        times = [
+            server.round_trip
+            + (self.duration(server, stream, items) if self.profile(server, stream).tried else 0.0)
+            for server in servers
+        ]
         return min(times, default=math.inf)
 
 

@@ -12,6 +12,8 @@ scheduler need not know:
   has answered a request of it. There are a few of each session, and the one unused for longest gives way to a
   new one. Requests of all other kinds go one by one.
 * A request that a client gives more time than the SLO is offered again when the scheduler drops it.
+* A request that a client gives less time is not kept away by a profile that is only assumed: executing it is
+  what shows how long batches take.
 * The scheduler knows only servers that are up. When one comes or goes, a new scheduler begins, and what waits
   arrives there again, with the deadlines it has.
 """
@@ -100,6 +102,7 @@ class Pool:
         self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._streams: list[Stream] = []
         self._assumed: tuple[Sequence[np.ndarray], Delays] = [], Delays()  # by the scheduler
+        self._untried: list[np.ndarray | None] = []  # by stream, s by size; see `Beliefs.assumed`
         self._places: dict[tuple[str, Hashable], int] = {}  # session and kind -> its stream
         self._waiting: dict[int, Pending] = {}  # by the number of a scheduler's entry; others are ignored
         self._next = 0
@@ -236,6 +239,7 @@ class Pool:
         self._streams = [stream for queue in self._queues.values() for stream in queue.streams(sized)]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         self._assumed = tables, delays = self._tables(), self._delays()
+        self._note_untried()
         specs = [
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
             for stream, table in zip(self._streams, tables, strict=True)
@@ -253,6 +257,11 @@ class Pool:
         """Return what is believed of each stream on the servers that are up.   # M x (K, B+1) s."""
         return self._beliefs.tables(self._servers_up(), self._streams, self._loop.time())
 
+    def _note_untried(self) -> None:
+        """Note of which streams it is only assumed how long they take."""
+        up, now = self._servers_up(), self._loop.time()
+        self._untried = [self._beliefs.assumed(up, stream, now) for stream in self._streams]
+
     def _delays(self) -> Delays:
         """Return the delays of the network, as they are given or measured."""
         return self.rules.delays or self._beliefs.delays(self._servers_up())
@@ -267,6 +276,7 @@ class Pool:
         self._wait_to_tune()
         if self.scheduler is None:
             return
+        self._note_untried()
         tables, delays = self._tables(), self._delays()
         if noticeable(*self._assumed, tables, delays):
             self._believe(tables, delays)
@@ -293,7 +303,6 @@ class Pool:
         assert self.scheduler is not None
         now = self._now()
         queue = self._queues[pending.session]
-        early = max(now + queue.session.slo - (pending.due - self._origin), 0.0)
         queue.items += pending.items
         pending.queued = True
         if pending.trace is not None:
@@ -303,11 +312,30 @@ class Pool:
         if self.rules.distributes:
             # It may have more than the limit, if that was lowered while it waited: of those no time is known.
             entries, items = 1, min(pending.items, self._streams[place].largest)
+        left = self._time_left(place, items, pending.due - self._origin - now)
+        early = max(queue.session.slo - left, 0.0)
         for _ in range(entries):
             self._waiting[self._next] = pending
             commands += self.scheduler.arrive(place, now, self._next, items=items, early=early)
             self._next += 1
         self._carry_out(commands)
+
+    def _time_left(self, place: int, items: int, left: float) -> float:
+        """Return how much time the scheduler is told that a request has, s.
+
+        It is more than the client gives where a mere assumption would rule the request out: then it may begin
+        within half of its own time.
+
+        Args:
+            place: Of its stream.
+            items: Of the smallest batch that it may be in.
+            left: What the client gives, s.
+        """
+        assumed, delays = self._untried[place], self._assumed[1]
+        way = delays.control + delays.data * items + delays.response
+        if assumed is None or left < way:
+            return left
+        return max(left, left / 2 + way + float(assumed[items]))
 
     def _stream_of(self, pending: Pending) -> int:
         """Return the place of the stream that a request goes with, and note that it is in use."""

@@ -21,7 +21,8 @@ __all__ = ["LearnedProfile", "prior_table"]
 KEPT = 40
 """Latest durations of each batch size that are kept."""
 ENOUGH = 8
-"""Executions of a batch size from which on it has a median of its own; also those between two fits."""
+"""Executions of a batch size from which on it has a median of its own; also those between two fits, and those
+before the first one."""
 PRIOR = 2.0
 """How many executions of the smallest and of the largest batch the prior counts as."""
 RECENT = 24
@@ -68,6 +69,15 @@ class LearnedProfile:
         """The largest batch."""
         return self._prior.size - 1
 
+    @property
+    def tried(self) -> bool:
+        """Whether enough batches were executed for it to be no mere assumption."""
+        return self._known() >= ENOUGH
+
+    def _known(self) -> int:
+        """Return how many durations are kept."""
+        return sum(map(len, self._durations.values()))
+
     def forget(self) -> None:
         """Go back to the prior."""
         self._durations: dict[int, deque[float]] = {}
@@ -108,13 +118,13 @@ class LearnedProfile:
         if known is not None and len(known) >= ENOUGH:
             self._ratios.append(ratio)
         self._durations.setdefault(size, deque(maxlen=KEPT)).append(seconds)
-        if self.executions % ENOUGH == 0:
+        if self.executions % ENOUGH == 0 or self._known() == ENOUGH:
             self._middle = self._fitted()
             self._look_for_drift()
             self._tables.clear()
 
     def _look_for_drift(self) -> None:
-        if len(self._recent) < RECENT or sum(map(len, self._durations.values())) < 3 * RECENT:
+        if len(self._recent) < RECENT or self._known() < 3 * RECENT:
             return
         moved = median(ratio for _, _, ratio in self._recent)
         if 1 / DRIFT < moved < DRIFT:
