@@ -10,6 +10,7 @@ import pytest
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
+from tuner.dispatch.backends.server import ASK_LIMITS, PROBE_UP
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
@@ -271,6 +272,54 @@ def test_what_was_not_executed_teaches_nothing(network: dict[str, float] | None)
             believed = predict(predictor, 0, predictor.lines.shape[1] - 1, 16)
             assert believed == pytest.approx((16 + 4) * MS, rel=0.1)
         assert [one.replay() for one in found.journal.segments] == [None] * len(found.journal.segments)
+
+    run(main())
+
+
+class StrictServer(FakeServer):
+    """A server that refuses batches above its limit."""
+
+    refused = 0
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        largest = (await self.limits(model, 1.0)).max_batch
+        if largest is not None and inputs[0].shape[0] > largest:
+            self.refused += 1
+            raise Refused(Status.INVALID, f"{self.address}: at most {largest} items")
+        return await super().infer(model, like, inputs)
+
+
+@pytest.mark.parametrize("limit", [4, 8])
+def test_a_model_that_is_deployed_anew_has_its_new_limit(limit: int) -> None:
+    """The server does not go down meanwhile; it gets no batch above the limit, and batches up to it."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0}, servers=1)
+        server = found.servers["a:1"] = StrictServer("a:1", limits_of={"m": ModelLimits(max_batch=6)})
+        async with found as dispatcher:
+            await dispatcher.infer(request())
+            assert await largest(found, dispatcher, request()) == 6
+            server.limits_of["m"] = ModelLimits(max_batch=limit)
+            await asyncio.sleep(ASK_LIMITS + PROBE_UP)
+            assert await largest(found, dispatcher, request()) == limit
+        assert server.refused == 0
+        assert ("a:1", False) not in found.counts.switches
+
+    run(main())
+
+
+def test_a_model_that_is_deployed_anew_and_cannot_be_served() -> None:
+    """Its server is taken out, and the operator hears why; it is back with a model that can."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0})
+        server = found.servers["a:1"]
+        async with found as dispatcher:
+            for problem in ("m is stateful", ""):
+                server.limits_of["m"] = ModelLimits(max_batch=16, problem=problem)
+                await asyncio.sleep(ASK_LIMITS + PROBE_UP)
+                assert dispatcher.pools[0].servers[0].up is not bool(problem)
+        assert found.warnings == ["m is stateful"]
 
     run(main())
 

@@ -26,7 +26,7 @@ class Observer(Protocol):
         """A batch of so many requests, with so many items in all, was executed."""
 
     def switched(self, server: str, up: bool) -> None:
-        """A server came or went."""
+        """A server came or went, or is up with other limits."""
 
     def returned(self, sessions: Sequence[str]) -> None:
         """Sessions have a server again, after they had none."""

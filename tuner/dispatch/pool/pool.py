@@ -86,7 +86,7 @@ class Pool:
     ) -> None:
         self.rules = rules
         self.changes = 0
-        """How often a server came or went."""
+        """How often a server came or went, or got other limits."""
         self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
         self.hand_over: Callable[[Pending], bool] | None = None
@@ -161,7 +161,7 @@ class Pool:
             self._enqueue(pending)
 
     def changed(self, server: WatchedServer) -> None:
-        """A server came or went: begin again with those that are up."""
+        """A server came or went, or has other limits: begin again with those that are up."""
         self.changes += 1
         was_up = self.up
         self._observer.switched(server.address, server.up)
