@@ -12,6 +12,7 @@ from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.backends.server import ASK_LIMITS, PROBE_UP
 from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.pool.offers import APART
 from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
@@ -127,6 +128,28 @@ def test_what_a_new_scheduler_cannot_serve_in_time() -> None:
                 await late
             assert refused.value.status is Status.DEADLINE
             assert isinstance(await busy, Reply)
+
+    run(main())
+
+
+@pytest.mark.parametrize("patient", [150, 450])
+def test_patient_requests_take_turns(patient: int) -> None:
+    """However many there are under overload, the event loop has no more to do, and the server is busy."""
+
+    async def main() -> None:
+        found = bench({"max_batch": 1}, servers=1)
+        found.servers["a:1"].beta = 29 * MS
+        async with found as dispatcher:
+            await dispatcher.infer(request())
+            due = asyncio.get_running_loop().time() + 3.0
+            calls = [dispatcher.infer(request(deadline=due)) for _ in range(patient)]
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        kinds = [entry["kind"] for one in found.journal.segments for entry in one.log.entries]
+        assert kinds.count(ARRIVE) < patient + 3.0 / APART
+        assert sum(isinstance(one, Reply) for one in answers) > 0.95 * 3.0 / (30 * MS)
+        reasons = {one.reason for one in answers if isinstance(one, Refused)}
+        assert len(reasons) == 1
+        assert "other requests came first" in reasons.pop()
 
     run(main())
 

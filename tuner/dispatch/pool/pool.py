@@ -34,6 +34,7 @@ from tuner.dispatch.pool.beliefs import Beliefs, noticeable
 from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.observer import Observer
+from tuner.dispatch.pool.offers import Offers
 from tuner.dispatch.pool.pending import Pending, still_waiting, traces_of
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
@@ -54,7 +55,7 @@ TUNE_EVERY = 0.25
 EARLY = 1e-6
 """s by which the event loop may call a timer too early: the resolution of its clock, and rounding."""
 OFFER_AGAIN = 0.1
-"""Part of the SLO after which a dropped request is offered again, if its client gives it more time."""
+"""Part of the SLO after which a dropped request may be offered again, if its client gives it more time."""
 TOO_LATE = "could not be executed in time: its deadline is too near for every backend"
 """Why a request is refused that waited when a scheduler began."""
 
@@ -92,6 +93,7 @@ class Pool:
         self.hand_over: Callable[[Pending], bool] | None = None
         """Set once other pools have its sessions: lets a request go on there, and returns whether it does."""
         self._queues = {one.name: SessionQueue(one, beliefs.kinds(one.name)) for one in sessions}
+        self._offers = {one.name: Offers(self._offer_again) for one in sessions}
         self._observer = observer
         self._beliefs = beliefs
         self._journal = journal
@@ -222,6 +224,8 @@ class Pool:
         for timer in (self._timer, self._tuning):
             if timer is not None:
                 timer.cancel()
+        for offers in self._offers.values():
+            offers.close()
         self.scheduler = None
         for one in list(self._waiting.values()):
             one.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
@@ -304,7 +308,7 @@ class Pool:
         now = self._now()
         queue = self._queues[pending.session]
         queue.items += pending.items
-        pending.queued = True
+        pending.queued, pending.dropped = True, ""
         if pending.trace is not None:
             pending.trace.waits(self._loop.time())
         commands: list[Command] = []
@@ -372,10 +376,15 @@ class Pool:
         queue.items -= pending.items
         pending.queued = False
         reason = f"could not be executed within the SLO of {slo * 1e3:g} ms: other requests came first"
-        if pending.due - self._loop.time() > OFFER_AGAIN * slo:
-            self._loop.call_later(OFFER_AGAIN * slo, self._retry, pending, reason, Status.DEADLINE)
+        again = self._loop.time() + OFFER_AGAIN * slo
+        if pending.due > again:
+            pending.dropped = reason
+            self._offers[pending.session].add(pending, again)
         else:
             pending.refuse(Status.DEADLINE, reason)
+
+    def _offer_again(self, pending: Pending) -> None:
+        self._retry(pending, pending.dropped, Status.DEADLINE)
 
     def _take_entries(self, numbers: Iterable[int]) -> list[Pending]:
         """Take some of the scheduler's entries; return their requests that still wait, each once."""
