@@ -124,6 +124,8 @@ class AsyncGrantClient:
             raise
         if granted.problem:
             self._outbox.say(end=number, lost=granted.problem)
+        elif granted.unanswered:
+            self._outbox.say(end=number)
         else:
             self._outbox.say(end=number, seconds=loop.time() - began)
 
@@ -175,6 +177,8 @@ class AsyncGrantClient:
                         raise
                 if "UNAVAILABLE" in status:
                     granted.lost(why)
+                else:
+                    granted.unanswered = True
             if "DEADLINE_EXCEEDED" in status:
                 raise Refused(Status.DEADLINE, f"{granted.address} did not answer in time")
         raise Refused(Status.UNAVAILABLE, why)
