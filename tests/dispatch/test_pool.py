@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tuner.dispatch.pool.offers import APART
 from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
+from tuner.scheduling.cluster import Delays
 from tuner.scheduling.distribution.predictor import predict
 from tuner.scheduling.log import ARRIVE
 
@@ -271,6 +273,38 @@ def test_entries_without_a_request_end_in_their_turn() -> None:
             await asyncio.gather(*calls)
         seconds = [seconds for *_, seconds in found.counts.executed_batches]
         assert seconds == [pytest.approx((6 + 4) * MS, abs=0.2 * MS)] * 20
+
+    run(main())
+
+
+def learned(policy: str, state: Any) -> float:
+    """How much a policy has learned by itself of the kind that came last."""
+    return float(state.predictor.lines[0, -1].seen if policy == "kairos" else state.learned[-1, 0].limit)
+
+
+@pytest.mark.parametrize("policy", ["kairos", "clipper"])
+def test_what_a_policy_has_learned_outlives_a_change_of_something_else(policy: str) -> None:
+    """The scheduler goes on with another queue, profile or delay; another batch limit begins a new one."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1, policy=policy)
+        async with found as dispatcher:
+            for _ in range(20):
+                await dispatcher.infer(request())
+            pool = dispatcher.pools[0]
+            assert pool.scheduler is not None
+            before, schedulers = learned(policy, pool.scheduler.policy), len(found.journal.segments)
+            assert before > 1
+            delays = Delays(control=1 * MS, response=1 * MS)
+            limits = replace(pool.session("m"), queue=7, prior=(1 * MS, 9 * MS))
+            pool.reconfigure(replace(pool.rules, delays=delays), [limits])
+            assert learned(policy, pool.scheduler.policy) == before
+            assert len(found.journal.segments) == schedulers
+            assert found.journal.segments[-1].changes[-1].delays == delays
+            pool.reconfigure(pool.rules, [replace(limits, max_batch=8)])
+            assert len(found.journal.segments) == schedulers + 1
+            await dispatcher.infer(request())
+        assert [one.replay() for one in found.journal.segments] == [None] * len(found.journal.segments)
 
     run(main())
 

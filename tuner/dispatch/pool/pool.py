@@ -174,18 +174,23 @@ class Pool:
     def reconfigure(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
         """Change the rules and the limits of the sessions; what waits goes on waiting.
 
+        Where only delays, queues and profiles change, or Symphony's options, the scheduler goes on, with what
+        its policy learned by itself.
+
         Args:
             rules: The new ones.
             sessions: The same ones, with other limits or SLOs.
         """
         known = [self.session(one.name) for one in sessions]
         same_batches = [(one.max_batch, one.slo) for one in sessions] == [(o.max_batch, o.slo) for o in known]
-        same_policy = rules.policy == self.rules.policy
+        same_policy = rules.policy == self.rules.policy and (
+            rules.policy == "symphony" or rules.chosen == self.rules.chosen
+        )
         self.rules = rules
         for one in sessions:
             self._queues[one.name].session = one
         self._streams = [replace(one, session=self.session(one.session.name)) for one in self._streams]
-        if self.scheduler is not None and same_batches and same_policy and rules.policy == "symphony":
+        if self.scheduler is not None and same_batches and same_policy:
             self._believe(self._tables(), self._delays())
         else:
             self.restart()
