@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from tests.dispatch.test_dispatcher import echoes, outcome, poisson
 from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.process import DispatchProcess, run_dispatch
 from tuner.dispatch.request import Metadata, Refused, Reply, Status
 from tuner.errors import InvalidInput, StorageError
@@ -233,6 +235,35 @@ def test_what_an_old_server_loses_goes_on_elsewhere() -> None:
             found.servers["a:1"].alive = False
             assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * 5
         assert sum(items for _, items in found.servers["b:1"].batches) == 5
+
+    run(main())
+
+
+def test_backends_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A while after the last session that had them: nothing grows where backends come and go for ever."""
+
+    monkeypatch.setattr("tuner.dispatch.keeper.FORGET_AFTER", 100.0)
+
+    async def main() -> None:
+        found = bench(on("m", "b0"), servers=0)
+        found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
+        found.servers = {f"b{number}:1": FakeServer(f"b{number}:1") for number in range(31)}
+        async with found as dispatcher:
+            for number in range(31):
+                await dispatcher.reload(config(on("m", f"b{number}", *(["b0"] if number == 30 else []))))
+                await asyncio.gather(*[dispatcher.infer(request()) for _ in range(4)])
+                dispatcher.pools[0].servers[0].lost("it was lost")
+                await asyncio.sleep(1.0)
+            known = dispatcher._keeper
+            assert len({place[0] for place in known._beliefs._profiles}) == 31
+            page = metrics.page(dispatcher.pools).decode()
+            assert 'backend="b7:1"' in page
+            await asyncio.sleep(100.0)
+            assert {place[0] for place in known._beliefs._profiles} == {"b0:1", "b30:1"}
+            assert {place[0] for place in known._accelerators._known} == {"b0:1", "b30:1"}
+            page = metrics.page(dispatcher.pools).decode()
+            assert set(re.findall('backend="([^"]*)"', page)) == {"b0:1", "b30:1"}
+            assert 'servetune_dispatch_backend_losses_total{backend="b0:1"} 1.0' in page
 
     run(main())
 

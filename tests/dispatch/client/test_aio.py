@@ -15,7 +15,7 @@ from tests.dispatch.fakes import MS, Bench, bench, request
 from tests.dispatch.front.echo import Echo
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.client import AsyncGrantClient, Refused, Status
-from tuner.dispatch.client.aio import GRACE, MOST_TRIES
+from tuner.dispatch.client.aio import GRACE, MOST_TRIES, UNUSED
 from tuner.dispatch.grant import Ended
 
 
@@ -266,6 +266,32 @@ async def inferred(backends: Backends, service: Echo) -> object:
     client = AsyncGrantClient("nowhere", connect=lambda _: backends, open_line=lambda: Pipe(service))
     async with client:
         return await client.infer("echo", [Input("x", 1)], timeout=5.0)
+
+
+def test_connections_to_backends_that_are_gone_are_closed() -> None:
+    """Those that were not used for an hour, when another one is opened."""
+    closed: list[str] = []
+
+    class Backend:
+        def __init__(self, address: str) -> None:
+            self.address = address
+
+        async def infer(self, model: str, inputs: list[Input], **options: object) -> str:
+            return self.address
+
+        async def close(self) -> None:
+            closed.append(self.address)
+
+    async def main() -> None:
+        service = Echo()
+        async with AsyncGrantClient("nowhere", connect=Backend, open_line=lambda: Pipe(service)) as client:
+            for number in range(5):
+                service.backend = f"triton://b{number}:1"
+                assert await client.infer("echo", [Input("x", 1)]) == f"b{number}:1"
+                await asyncio.sleep(0.6 * UNUSED)
+            assert closed == ["b0:1", "b1:1", "b2:1"]
+
+    run(main())
 
 
 def test_a_backend_that_is_lost_is_replaced() -> None:

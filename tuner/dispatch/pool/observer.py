@@ -28,5 +28,8 @@ class Observer(Protocol):
     def switched(self, server: str, up: bool) -> None:
         """A server came or went, or is up with other limits."""
 
+    def gone(self, server: str) -> None:
+        """A server, which no session has any more, is forgotten."""
+
     def returned(self, sessions: Sequence[str]) -> None:
         """Sessions have a server again, after they had none."""
