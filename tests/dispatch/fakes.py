@@ -109,6 +109,9 @@ class Counts:
     def switched(self, server: str, up: bool) -> None:
         self.switches.append((server, up))
 
+    def gone(self, server: str) -> None:
+        pass
+
     def returned(self, sessions: Sequence[str]) -> None:
         pass
 

@@ -18,6 +18,7 @@ from tuner.dispatch.backends.server import LONGEST_ORPHAN
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.grant import Ask, Ended
 from tuner.dispatch.pool.pool import MOST_TRIES
+from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
 
@@ -153,6 +154,54 @@ def test_deadlines_of_clients() -> None:
             patient = [request(payload(n), deadline=loop.time() + 1.0) for n in range(200)]
             answers = await asyncio.gather(*[outcome(dispatcher.infer(one)) for one in patient])
             assert sum(isinstance(one, Reply) for one in answers) == 200
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager", "clockwork", "kairos"])
+@pytest.mark.parametrize("profile", [None, {"alpha_ms": 1.0, "beta_ms": 300.0}])
+def test_deadlines_below_what_is_assumed(policy: str, profile: dict[str, float] | None) -> None:
+    """What was never tried keeps no request away: how long batches take is learned although all hurry."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 1000.0, "profile": profile}, servers=1, policy=policy)
+        async with found as dispatcher:
+            answers = []
+            for _ in range(30):
+                due = asyncio.get_running_loop().time() + 200 * MS
+                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+        assert [type(one) for one in answers] == [Reply] * 30
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
+    """It is given, and wrong: that is learned, and it keeps no request away."""
+
+    async def main() -> None:
+        found = bench({"profile": {"alpha_ms": 1.0, "beta_ms": 60.0}}, servers=1, policy=policy)
+        async with found as dispatcher:
+            answers = [await outcome(dispatcher.infer(request())) for _ in range(30)]
+        assert [type(one) for one in answers] == [Reply] * 30
+
+    run(main())
+
+
+def test_what_was_tried_and_takes_too_long_is_refused() -> None:
+    """Some requests are tried in vain; then a request that cannot be answered in time is refused at once."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 1000.0, "profile": None}, servers=1)
+        server = found.servers["a:1"]
+        server.beta = 300 * MS
+        async with found as dispatcher:
+            for _ in range(30):
+                due = asyncio.get_running_loop().time() + 200 * MS
+                refused = await outcome(dispatcher.infer(request(deadline=due)))
+                assert isinstance(refused, Refused)
+                await asyncio.sleep(0.5)
+        assert len(server.batches) == 1 + ENOUGH  # the first one alone: its kind has no stream yet
 
     run(main())
 

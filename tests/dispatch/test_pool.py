@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
+from tuner.dispatch.backends.server import ASK_LIMITS, PROBE_UP
 from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.pool.offers import APART
+from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
+from tuner.scheduling.cluster import Delays
 from tuner.scheduling.distribution.predictor import predict
 from tuner.scheduling.log import ARRIVE
 
@@ -43,6 +48,54 @@ def test_a_timer_of_the_old_scheduler_does_not_move_the_clock(policy: str, chang
     run(main())
 
 
+def test_what_is_planned_again_makes_no_timer_late() -> None:
+    """A timer for a time that has passed already fires at once; that tells nothing of timers."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 10_000.0}, servers=1)
+        async with found as dispatcher:
+            pool = dispatcher.pools[0]
+            await dispatcher.infer(request())
+            await asyncio.sleep(0.1)
+            call = asyncio.ensure_future(dispatcher.infer(request()))
+            for _ in range(20):
+                await asyncio.sleep(20 * MS)
+                pool.reconfigure(pool.rules, pool.sessions)
+            assert not call.done()
+            assert found.journal.segments[-1].changes[-1].delays.control < 2 * MS
+            await call
+
+    run(main())
+
+
+def test_a_slow_session_spoils_no_fast_one() -> None:
+    """Changed knobs, while a request waits in one pool, do not let another one take timers for late."""
+
+    async def main() -> None:
+        slow = {"name": "s", "backends": ["triton://a:1/s"], "slo_ms": 10_000.0}
+        found = bench(slow, {"name": "f", "backends": ["triton://b:1/f"]})
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            ends, calls = loop.time() + 60, []
+
+            async def send(session: str, every: float) -> None:
+                while loop.time() < ends:
+                    calls.append(asyncio.ensure_future(dispatcher.infer(request(session=session))))
+                    await asyncio.sleep(every)
+
+            async def set_knobs() -> None:
+                while loop.time() < ends:
+                    for pool in dispatcher.pools:
+                        pool.reconfigure(pool.rules, pool.sessions)
+                    await asyncio.sleep(0.3)
+
+            await asyncio.gather(send("s", 1.5), send("f", 0.1), set_knobs())
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [one for one in answers if not isinstance(one, Reply)] == []
+
+    run(main())
+
+
 def test_a_pool_that_is_closed_begins_no_scheduler() -> None:
     """A server that is lost while the dispatcher ends sets no timers again."""
 
@@ -66,6 +119,8 @@ def test_what_a_new_scheduler_cannot_serve_in_time() -> None:
         async with found as dispatcher:
             loop, pool = asyncio.get_running_loop(), dispatcher.pools[0]
             found.servers["a:1"].beta = 80 * MS
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
             busy = asyncio.ensure_future(dispatcher.infer(request()))
             await asyncio.sleep(1 * MS)
             late = asyncio.ensure_future(dispatcher.infer(request(deadline=loop.time() + 100 * MS)))
@@ -75,6 +130,28 @@ def test_what_a_new_scheduler_cannot_serve_in_time() -> None:
                 await late
             assert refused.value.status is Status.DEADLINE
             assert isinstance(await busy, Reply)
+
+    run(main())
+
+
+@pytest.mark.parametrize("patient", [150, 450])
+def test_patient_requests_take_turns(patient: int) -> None:
+    """However many there are under overload, the event loop has no more to do, and the server is busy."""
+
+    async def main() -> None:
+        found = bench({"max_batch": 1}, servers=1)
+        found.servers["a:1"].beta = 29 * MS
+        async with found as dispatcher:
+            await dispatcher.infer(request())
+            due = asyncio.get_running_loop().time() + 3.0
+            calls = [dispatcher.infer(request(deadline=due)) for _ in range(patient)]
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        kinds = [entry["kind"] for one in found.journal.segments for entry in one.log.entries]
+        assert kinds.count(ARRIVE) < patient + 3.0 / APART
+        assert sum(isinstance(one, Reply) for one in answers) > 0.95 * 3.0 / (30 * MS)
+        reasons = {one.reason for one in answers if isinstance(one, Refused)}
+        assert len(reasons) == 1
+        assert "other requests came first" in reasons.pop()
 
     run(main())
 
@@ -200,6 +277,38 @@ def test_entries_without_a_request_end_in_their_turn() -> None:
     run(main())
 
 
+def learned(policy: str, state: Any) -> float:
+    """How much a policy has learned by itself of the kind that came last."""
+    return float(state.predictor.lines[0, -1].seen if policy == "kairos" else state.learned[-1, 0].limit)
+
+
+@pytest.mark.parametrize("policy", ["kairos", "clipper"])
+def test_what_a_policy_has_learned_outlives_a_change_of_something_else(policy: str) -> None:
+    """The scheduler goes on with another queue, profile or delay; another batch limit begins a new one."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1, policy=policy)
+        async with found as dispatcher:
+            for _ in range(20):
+                await dispatcher.infer(request())
+            pool = dispatcher.pools[0]
+            assert pool.scheduler is not None
+            before, schedulers = learned(policy, pool.scheduler.policy), len(found.journal.segments)
+            assert before > 1
+            delays = Delays(control=1 * MS, response=1 * MS)
+            limits = replace(pool.session("m"), queue=7, prior=(1 * MS, 9 * MS))
+            pool.reconfigure(replace(pool.rules, delays=delays), [limits])
+            assert learned(policy, pool.scheduler.policy) == before
+            assert len(found.journal.segments) == schedulers
+            assert found.journal.segments[-1].changes[-1].delays == delays
+            pool.reconfigure(pool.rules, [replace(limits, max_batch=8)])
+            assert len(found.journal.segments) == schedulers + 1
+            await dispatcher.infer(request())
+        assert [one.replay() for one in found.journal.segments] == [None] * len(found.journal.segments)
+
+    run(main())
+
+
 @pytest.mark.parametrize("network", [None, {"control_ms": 0.0, "response_ms": 0.0}])
 def test_what_was_not_executed_teaches_nothing(network: dict[str, float] | None) -> None:
     """Requests that expire before they are sent end at once; Kairos learns from the others."""
@@ -220,6 +329,54 @@ def test_what_was_not_executed_teaches_nothing(network: dict[str, float] | None)
             believed = predict(predictor, 0, predictor.lines.shape[1] - 1, 16)
             assert believed == pytest.approx((16 + 4) * MS, rel=0.1)
         assert [one.replay() for one in found.journal.segments] == [None] * len(found.journal.segments)
+
+    run(main())
+
+
+class StrictServer(FakeServer):
+    """A server that refuses batches above its limit."""
+
+    refused = 0
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        largest = (await self.limits(model, 1.0)).max_batch
+        if largest is not None and inputs[0].shape[0] > largest:
+            self.refused += 1
+            raise Refused(Status.INVALID, f"{self.address}: at most {largest} items")
+        return await super().infer(model, like, inputs)
+
+
+@pytest.mark.parametrize("limit", [4, 8])
+def test_a_model_that_is_deployed_anew_has_its_new_limit(limit: int) -> None:
+    """The server does not go down meanwhile; it gets no batch above the limit, and batches up to it."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0}, servers=1)
+        server = found.servers["a:1"] = StrictServer("a:1", limits_of={"m": ModelLimits(max_batch=6)})
+        async with found as dispatcher:
+            await dispatcher.infer(request())
+            assert await largest(found, dispatcher, request()) == 6
+            server.limits_of["m"] = ModelLimits(max_batch=limit)
+            await asyncio.sleep(ASK_LIMITS + PROBE_UP)
+            assert await largest(found, dispatcher, request()) == limit
+        assert server.refused == 0
+        assert ("a:1", False) not in found.counts.switches
+
+    run(main())
+
+
+def test_a_model_that_is_deployed_anew_and_cannot_be_served() -> None:
+    """Its server is taken out, and the operator hears why; it is back with a model that can."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0})
+        server = found.servers["a:1"]
+        async with found as dispatcher:
+            for problem in ("m is stateful", ""):
+                server.limits_of["m"] = ModelLimits(max_batch=16, problem=problem)
+                await asyncio.sleep(ASK_LIMITS + PROBE_UP)
+                assert dispatcher.pools[0].servers[0].up is not bool(problem)
+        assert found.warnings == ["m is stateful"]
 
     run(main())
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.dispatch.clock import run
@@ -17,6 +19,8 @@ from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tests.dispatch.test_dispatcher import echoes, outcome, poisson
 from tuner.dispatch.backends.connection import Connection, Lost
 from tuner.dispatch.config import DispatchConfig
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.process import DispatchProcess, run_dispatch
 from tuner.dispatch.request import Metadata, Refused, Reply, Status
 from tuner.errors import InvalidInput, StorageError
@@ -84,6 +88,50 @@ def test_what_stays_is_not_disturbed() -> None:
             assert (stays.session("m").slo, stays.session("m").queue) == (20 * MS, 5)
             answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(7)])
             assert sum(isinstance(one, Refused) and one.status is Status.EXHAUSTED for one in answers) >= 1
+
+    run(main())
+
+
+def believed(dispatcher: Dispatcher) -> np.ndarray:
+    """What the first pool's scheduler believes of the kind that came last, by batch size.   # (B+1,) s."""
+    scheduler = dispatcher.pools[0].scheduler
+    assert scheduler is not None
+    table: np.ndarray = scheduler.policy[0].latency[0, -1]
+    return table
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+def test_what_is_assumed_follows_the_file(policy: str) -> None:
+    """Another SLO, or a corrected profile, counts at once where nothing was learned."""
+
+    async def main() -> None:
+        found = bench(on("m", "a", slo_ms=1000.0, profile=None), servers=1, policy=policy)
+        async with found as dispatcher:
+            assert believed(dispatcher)[1] == pytest.approx(0.25, rel=0.1)
+            await dispatcher.reload(config(on("m", "a", slo_ms=200.0, profile=None), policy=policy))
+            assert believed(dispatcher)[1] == pytest.approx(0.05, rel=0.1)
+            profiles = [{"alpha_ms": 1.0, "beta_ms": beta} for beta in (80.0, 4.0)]
+            for profile in profiles:
+                await dispatcher.reload(config(on("m", "a", slo_ms=200.0, profile=profile), policy=policy))
+                assert believed(dispatcher)[1] == pytest.approx((1.0 + profile["beta_ms"]) * MS)
+            assert isinstance(await dispatcher.infer(request()), Reply)
+
+    run(main())
+
+
+def test_what_was_learned_stays_when_the_limit_changes() -> None:
+    """Of the sizes that there are; a smaller largest batch is no other model."""
+
+    async def main() -> None:
+        wrong = {"alpha_ms": 0.0, "beta_ms": 40.0}
+        found = bench(on("m", "a", slo_ms=200.0, profile=wrong), servers=1)
+        async with found as dispatcher:
+            for _ in range(20):
+                await dispatcher.infer(request())
+            for limit in (8, 4, 12):
+                limited = on("m", "a", slo_ms=200.0, profile=wrong, max_batch=limit)
+                await dispatcher.reload(config(limited))
+                assert believed(dispatcher)[1] == pytest.approx((1 + 4) * MS, rel=0.1)
 
     run(main())
 
@@ -187,6 +235,35 @@ def test_what_an_old_server_loses_goes_on_elsewhere() -> None:
             found.servers["a:1"].alive = False
             assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * 5
         assert sum(items for _, items in found.servers["b:1"].batches) == 5
+
+    run(main())
+
+
+def test_backends_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A while after the last session that had them: nothing grows where backends come and go for ever."""
+
+    monkeypatch.setattr("tuner.dispatch.keeper.FORGET_AFTER", 100.0)
+
+    async def main() -> None:
+        found = bench(on("m", "b0"), servers=0)
+        found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
+        found.servers = {f"b{number}:1": FakeServer(f"b{number}:1") for number in range(31)}
+        async with found as dispatcher:
+            for number in range(31):
+                await dispatcher.reload(config(on("m", f"b{number}", *(["b0"] if number == 30 else []))))
+                await asyncio.gather(*[dispatcher.infer(request()) for _ in range(4)])
+                dispatcher.pools[0].servers[0].lost("it was lost")
+                await asyncio.sleep(1.0)
+            known = dispatcher._keeper
+            assert len({place[0] for place in known._beliefs._profiles}) == 31
+            page = metrics.page(dispatcher.pools).decode()
+            assert 'backend="b7:1"' in page
+            await asyncio.sleep(100.0)
+            assert {place[0] for place in known._beliefs._profiles} == {"b0:1", "b30:1"}
+            assert {place[0] for place in known._accelerators._known} == {"b0:1", "b30:1"}
+            page = metrics.page(dispatcher.pools).decode()
+            assert set(re.findall('backend="([^"]*)"', page)) == {"b0:1", "b30:1"}
+            assert 'servetune_dispatch_backend_losses_total{backend="b0:1"} 1.0' in page
 
     run(main())
 

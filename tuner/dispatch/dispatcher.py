@@ -363,4 +363,4 @@ class _Known(NamedTuple):
 
 def _expire(pending: Pending) -> None:
     did = "it still waited for its batch" if pending.queued else "its batch had not ended"
-    pending.refuse(Status.DEADLINE, f"the deadline passed: {did}")
+    pending.refuse(Status.DEADLINE, pending.dropped or f"the deadline passed: {did}")

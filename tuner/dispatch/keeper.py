@@ -23,6 +23,9 @@ __all__ = ["POLL", "Connect", "Members", "PoolKeeper", "partners", "pool_session
 POLL = 0.02
 """s between two looks at what a start, a reload or an end waits for."""
 
+FORGET_AFTER = 3600.0
+"""s after which a server that no pool has any more is forgotten; until then it may come back."""
+
 Connect = Callable[[Sequence[str]], Connection]
 """Opens the connection to a server, from the targets of its models."""
 
@@ -69,6 +72,7 @@ class PoolKeeper:
         self._warned: set[str] = set()
         self._journal = journal
         self._watching: dict[Pool, list[asyncio.Task[None]]] = {}
+        self._gone: dict[str, asyncio.TimerHandle] = {}  # by address: forgets a server that no pool has
 
     def begin(self, sessions: Sequence[SessionConfig], config: DispatchConfig) -> Pool:
         """Make a pool, and begin to probe its servers.
@@ -92,6 +96,9 @@ class PoolKeeper:
         self.members[pool] = Members.of(sessions, config)
         loop = asyncio.get_running_loop()
         self._watching[pool] = [loop.create_task(server.watch()) for server in pool.servers]
+        for server in pool.servers:
+            if (timer := self._gone.pop(server.address, None)) is not None:
+                timer.cancel()
         return pool
 
     async def come_up(self, pools: Sequence[Pool], wait: float) -> None:
@@ -117,8 +124,19 @@ class PoolKeeper:
         await asyncio.gather(*watching, return_exceptions=True)
         pool.close()
         del self.members[pool]
+        loop = asyncio.get_running_loop()
+        present = {server.address for other in self.members for server in other.servers}
         for server in pool.servers:
+            if server.address not in present:
+                self._gone[server.address] = loop.call_later(FORGET_AFTER, self._forget, server.address)
             await server.connection.close()
+
+    def _forget(self, address: str) -> None:
+        """Forget a server."""
+        del self._gone[address]
+        self._beliefs.forget(address)
+        self._accelerators.forget(address)
+        self._observer.gone(address)
 
     def _servers(
         self, sessions: Sequence[SessionConfig], pool: Pool, config: DispatchConfig

@@ -121,7 +121,14 @@ class Metrics:
         """A server came or went."""
         self._up.labels(server).set(up)
         if not up:
-            self._lost.labels(server).inc()
+            self._of(self._lost, server).inc()
+
+    def gone(self, server: str) -> None:
+        """A server, which no session has any more, is forgotten."""
+        for metric in (self._size, self._execution, self._lost):
+            for key in [key for key in self._series if key[0] is metric and key[-1] == server]:
+                metric.remove(*key[1:])
+                del self._series[key]
 
     def returned(self, sessions: Sequence[str]) -> None:
         """Sessions have a server again: what was refused until now says nothing about the load."""

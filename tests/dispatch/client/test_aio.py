@@ -15,7 +15,7 @@ from tests.dispatch.fakes import MS, Bench, bench, request
 from tests.dispatch.front.echo import Echo
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.client import AsyncGrantClient, Refused, Status
-from tuner.dispatch.client.aio import GRACE, MOST_TRIES
+from tuner.dispatch.client.aio import GRACE, MOST_TRIES, UNUSED
 from tuner.dispatch.grant import Ended
 
 
@@ -268,6 +268,32 @@ async def inferred(backends: Backends, service: Echo) -> object:
         return await client.infer("echo", [Input("x", 1)], timeout=5.0)
 
 
+def test_connections_to_backends_that_are_gone_are_closed() -> None:
+    """Those that were not used for an hour, when another one is opened."""
+    closed: list[str] = []
+
+    class Backend:
+        def __init__(self, address: str) -> None:
+            self.address = address
+
+        async def infer(self, model: str, inputs: list[Input], **options: object) -> str:
+            return self.address
+
+        async def close(self) -> None:
+            closed.append(self.address)
+
+    async def main() -> None:
+        service = Echo()
+        async with AsyncGrantClient("nowhere", connect=Backend, open_line=lambda: Pipe(service)) as client:
+            for number in range(5):
+                service.backend = f"triton://b{number}:1"
+                assert await client.infer("echo", [Input("x", 1)]) == f"b{number}:1"
+                await asyncio.sleep(0.6 * UNUSED)
+            assert closed == ["b0:1", "b1:1", "b2:1"]
+
+    run(main())
+
+
 def test_a_backend_that_is_lost_is_replaced() -> None:
     """The dispatcher hears that it was lost, and grants another one."""
     service = Echo()
@@ -293,6 +319,43 @@ def test_backends_that_give_no_answer(failures: list[str], status: Status) -> No
     assert refused.value.status is status
     assert backends.left == [""]
     assert [bool(one.lost) for one in service.ended] == [status is Status.UNAVAILABLE] * len(failures)
+    assert [one.seconds for one in service.ended] == [None] * len(failures)
+
+
+class Slow:
+    """A client of a backend that answers nothing: it waits as long as it may."""
+
+    async def infer(self, model: str, inputs: list[Input], client_timeout: float, **options: object) -> str:
+        await asyncio.sleep(client_timeout)
+        raise InferenceServerException("it failed", status="StatusCode.DEADLINE_EXCEEDED")
+
+    async def close(self) -> None:
+        pass
+
+
+def test_an_answer_that_does_not_come_in_time() -> None:
+    """It counts as not answered by the deadline, teaches nothing, and the backend is probed at once."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 50.0}, mode="grants", servers=1, policy="eager")
+        async with found as dispatcher:
+            found.servers["a:1"].stuck = True
+            opened = asyncio.get_running_loop().time()
+            async with AsyncGrantClient(
+                "nowhere", connect=lambda _: Slow(), open_line=lambda: Pipe(dispatcher)
+            ) as client:
+                with pytest.raises(Refused, match="did not answer in time") as refused:
+                    await client.infer("m", [Input("x", 1)])
+                assert refused.value.status is Status.DEADLINE
+                await asyncio.sleep(2 * MS)
+                assert ("a:1", False) in found.counts.switches
+                assert asyncio.get_running_loop().time() < opened + 60 * MS
+        assert [(status, seconds > 50 * MS) for _, status, seconds in found.counts.ends] == [
+            (Status.DEADLINE, True)
+        ]
+        assert found.counts.executed_batches == []
+
+    run(main())
 
 
 def test_what_a_backend_refuses_goes_to_no_other() -> None:

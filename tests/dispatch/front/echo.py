@@ -17,6 +17,8 @@ __all__ = ["Echo", "running"]
 class Echo:
     """Gives each input back as an output of the same name; some sessions do something else instead."""
 
+    backend = "triton://backend:1"
+    """That it grants."""
     sessions: Sequence[str] = ("echo", "slow", "broken", *(status.name for status in Status))
 
     def __init__(self) -> None:
@@ -55,7 +57,7 @@ class Echo:
             await asyncio.sleep(60)
         if ask.session in Status.__members__:
             raise Refused(Status[ask.session], f"it is {ask.session}")
-        grant = Grant("triton://backend:1", "model", 0.5)
+        grant = Grant(self.backend, "model", 0.5)
         grant.ended.add_done_callback(lambda one: self.ended.append(one.result()))
         return grant
 

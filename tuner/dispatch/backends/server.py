@@ -5,7 +5,9 @@ is    what happens                                            and then
 ====  ======================================================  ==================================
 down  it answers for all its models, and nothing that it was  up: it gets batches
       given up on is still on its way to it
-up    a batch fails, is far too late, or two probes fail      down: its batches go elsewhere
+up    a batch fails, is far too late, or two probes fail; or  down: its batches go elsewhere
+      a model was replaced by one that cannot be served
+up    a model was replaced by one with other limits           up: with these
 ====  ======================================================  ==================================
 """
 
@@ -25,6 +27,8 @@ PROBE_UP, PROBE_DOWN = 1.0, 0.25
 """s between two probes of a server that is up, and of one that is down."""
 ANSWER_IN = 2.0
 """s that a probe may take; more than a busy server needs."""
+ASK_LIMITS = 5.0
+"""s between two questions to a server that is up what its models can do: they may be deployed anew."""
 FAILURES = 2
 """Failed probes, one after the other, after which a server is down."""
 LONGEST_ORPHAN = 30.0
@@ -36,7 +40,7 @@ class WatchedServer:
     """One server and its health.
 
     It begins down. :meth:`watch` probes it until it is cancelled; whoever sends it batches reports with
-    :meth:`lost` what failed. Both call ``changed`` when the server comes or goes.
+    :meth:`lost` what failed. Both call ``changed`` when the server comes or goes, or its limits change.
     """
 
     connection: Connection
@@ -57,10 +61,12 @@ class WatchedServer:
     reason: str = "was not asked yet"
     """Why it is down."""
     limits: dict[str, ModelLimits] = field(default_factory=dict)
-    """What it said of each session's model, when it last came up."""
+    """What it said last of each session's model."""
     orphans: dict[asyncio.Task[object], float] = field(default_factory=dict)
     """Batches that were given up and have not ended, and when each is forgotten, s."""
     _doubt: str = ""
+    _limits_at: float = 0.0
+    """When it said so, s."""
     _trips: deque[float] = field(default_factory=lambda: deque(maxlen=20))
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -117,6 +123,7 @@ class WatchedServer:
                 failures = 0
             elif await self._probe():
                 failures = 0
+                await self._refresh_limits()
             else:
                 failures += 1
                 if failures >= FAILURES or self._doubt:
@@ -148,21 +155,50 @@ class WatchedServer:
         if self.orphans or not await self._probe():
             return
         try:
-            found = {
-                name: await self.connection.limits(model, ANSWER_IN) for name, model in self.models.items()
-            }
+            found = await self._ask_limits()
         except Lost as error:
             self.reason = str(error)
             return
+        if problem := self._check(found):
+            self.reason = problem
+            return
+        self.limits, self.reason, self.up = found, "", True
+        self.changed(self)
+
+    async def _refresh_limits(self) -> None:
+        """Ask now and then what the models of a server that is up can do: they may have been replaced."""
+        if asyncio.get_running_loop().time() < self._limits_at + ASK_LIMITS:
+            return
+        try:
+            found = await self._ask_limits()
+        except Lost:  # the next probe tells whether it is away
+            return
+        if not self.up or found == self.limits:
+            return
+        if problem := self._check(found):
+            self.lost(problem)
+        else:
+            self.limits = found
+            self.changed(self)
+
+    async def _ask_limits(self) -> dict[str, ModelLimits]:
+        """Ask what its models can do.
+
+        Raises:
+            Lost: There is no answer.
+        """
+        self._limits_at = asyncio.get_running_loop().time()
+        return {name: await self.connection.limits(model, ANSWER_IN) for name, model in self.models.items()}
+
+    def _check(self, found: Mapping[str, ModelLimits]) -> str:
+        """Return why one of its models cannot be served; empty if all can. Warn of that, and of batching."""
         for name, limits in found.items():
             if limits.batches_itself is not None and limits.batches_itself != self.batches_itself:
                 self.warn(_other_batching(self.models[name], self.address, self.batches_itself))
             if limits.problem:
-                self.reason = limits.problem
                 self.warn(limits.problem)
-                return
-        self.limits, self.reason, self.up = found, "", True
-        self.changed(self)
+                return limits.problem
+        return ""
 
 
 def _other_batching(model: str, address: str, wanted: bool) -> str:

@@ -27,6 +27,8 @@ GRACE = 0.05
 """s after its timeout that a request waits for the dispatcher's refusal, which says more than ours."""
 FAREWELL = 1.0
 """s that the last messages may take at the end."""
+UNUSED = 3600.0
+"""s after which the connection to a backend that was not used is closed, when another one is opened."""
 AWAY = "the dispatcher ended the conversation"
 
 
@@ -57,6 +59,7 @@ class AsyncGrantClient:
         self._open_line = open_line or (lambda: GrpcLine(address, token, credentials))
         self._connect = connect or _triton
         self._backends: dict[str, Any] = {}
+        self._used: dict[str, float] = {}  # when each of them was used last, s
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Granted]] = {}
         self._outbox = Outbox()
@@ -124,6 +127,8 @@ class AsyncGrantClient:
             raise
         if granted.problem:
             self._outbox.say(end=number, lost=granted.problem)
+        elif granted.unanswered:
+            self._outbox.say(end=number)
         else:
             self._outbox.say(end=number, seconds=loop.time() - began)
 
@@ -175,14 +180,27 @@ class AsyncGrantClient:
                         raise
                 if "UNAVAILABLE" in status:
                     granted.lost(why)
+                else:
+                    granted.unanswered = True
             if "DEADLINE_EXCEEDED" in status:
                 raise Refused(Status.DEADLINE, f"{granted.address} did not answer in time")
         raise Refused(Status.UNAVAILABLE, why)
 
     def _backend(self, address: str) -> Any:
+        now = asyncio.get_running_loop().time()
         if address not in self._backends:
+            self._close_unused(now)
             self._backends[address] = self._connect(address)
+        self._used[address] = now
         return self._backends[address]
+
+    def _close_unused(self, now: float) -> None:
+        """Close the connections to backends that were not used for long: they may be gone for good."""
+        for address in [address for address, used in self._used.items() if now - used > UNUSED]:
+            del self._used[address]
+            task = asyncio.get_running_loop().create_task(self._backends.pop(address).close())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _granted(self, asked: dict[str, Any]) -> Granted:
         """Ask for a grant, and wait for it.

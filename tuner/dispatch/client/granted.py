@@ -24,6 +24,8 @@ class Granted:
     """The span that the request belongs to: its headers go with it; None if it is not traced."""
     problem: str = field(default="", init=False)
     """Why the backend could not be asked; empty if it could."""
+    unanswered: bool = field(default=False, init=False)
+    """Whether the answer did not come in time."""
 
     @property
     def address(self) -> str:

@@ -10,7 +10,8 @@ message             fields                                                      
 ``ask``: number     ``session``, ``items``, ``kind``, ``timeout`` in s (optional)   the frontend
 ``grant``: number   ``backend`` as ``scheme://host:port``, ``model``, ``timeout``   the scheduler: send it now
 ``refused``: ...    ``status``, ``reason``: do not send it                          the scheduler
-``end``: number     ``seconds`` from sending to the answer, or ``lost``: why not    the frontend, if granted
+``end``: number     ``seconds`` from sending to the answer, or ``lost``: why the    the frontend, if granted
+                    backend could not be asked; neither if no answer came in time
 ``cancel``: ...     nobody waits for it any more                                    the frontend
 ==================  ==============================================================  ========================
 

@@ -36,3 +36,8 @@ class Accelerators:
     def of(self, address: str, number: int) -> Accelerator:
         """Return one of a server's accelerators, counted from 0."""
         return self._known.setdefault((address, number), Accelerator())
+
+    def forget(self, address: str) -> None:
+        """Forget those of a server."""
+        for place in [place for place in self._known if place[0] == address]:
+            del self._known[place]

@@ -24,7 +24,8 @@ NOTICEABLE_DELAY = 0.2
 """Relative change of the delay to the servers below which the scheduler keeps the old one."""
 HOPELESS, FORGET_AFTER = 0.5, 1.0
 """A profile by which even a batch of 1 takes more than this part of the SLO may keep all batches away. If no
-batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong."""
+batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong. One that is only
+assumed counts as this part of the SLO at once."""
 LATENESS = 200
 """How many timers, and how many grants, the delays are learned from: the latest."""
 PATIENCE, LEAST_PATIENCE = 5.0, 0.1
@@ -32,6 +33,10 @@ PATIENCE, LEAST_PATIENCE = 5.0, 0.1
 long, s."""
 FRONT = 0.5e-3
 """s that an answer takes within the dispatcher, from the server's to the client's connection."""
+
+
+_Basis = tuple[int, int, float, tuple[float, float] | None]
+"""What a prior is made from: largest batch, largest one of the model, SLO in s, and what is given."""
 
 
 class Beliefs:
@@ -43,21 +48,28 @@ class Beliefs:
 
     def __init__(self, quantile: float = 0.95) -> None:
         self.quantile = quantile
-        self._profiles: dict[tuple[str, str, Hashable], LearnedProfile] = {}
+        self._profiles: dict[tuple[str, str, Hashable], tuple[LearnedProfile, _Basis]] = {}
         self._lateness: deque[float] = deque(maxlen=LATENESS)
         self._frontends: deque[float] = deque(maxlen=LATENESS)
 
     def profile(self, server: WatchedServer, stream: Stream) -> LearnedProfile:
-        """Return the profile of a stream on a server; a new one if its largest batch has changed."""
-        session, largest = stream.session, stream.largest
-        place = (server.address, session.name, stream.kind)
-        found = self._profiles.get(place)
-        if found is None or found.largest != largest:
-            table = prior_table(stream.most, session.slo)[: largest + 1]
-            if session.prior is not None:
-                table[1:] = session.prior[0] * np.arange(1, largest + 1) + session.prior[1]
-            found = self._profiles[place] = LearnedProfile(table)
+        """Return the profile of a stream on a server, with the prior that the stream has now."""
+        place = (server.address, stream.session.name, stream.kind)
+        basis = (stream.largest, stream.most, stream.session.slo, stream.session.prior)
+        found, known = self._profiles.get(place, (None, None))
+        if found is not None and known == basis:
+            return found
+        if found is None:
+            found = LearnedProfile(_prior(stream))
+        else:
+            found.assume(_prior(stream))
+        self._profiles[place] = found, basis
         return found
+
+    def forget(self, address: str) -> None:
+        """Forget a server."""
+        for place in [place for place in self._profiles if place[0] == address]:
+            del self._profiles[place]
 
     def kinds(self, session: str) -> list[Hashable]:
         """Return the kinds of a session's requests that there are profiles of, the oldest first."""
@@ -91,13 +103,25 @@ class Beliefs:
         return [np.array([self._table(server, stream, now) for server in servers]) for stream in streams]
 
     def _table(self, server: WatchedServer, stream: Stream, now: float) -> np.ndarray:
-        """Return a stream's profile on a server; see ``HOPELESS`` for when it is forgotten.   # (B+1,) s."""
+        """Return what the scheduler is told of a stream on a server; see ``HOPELESS``.   # (B+1,) s."""
         profile = self.profile(server, stream)
         table = profile.table(self.quantile)
         if table[1] > HOPELESS * stream.session.slo and now - profile.seen > FORGET_AFTER:
             profile.forget()
-            return profile.table(self.quantile)
+            table = profile.table(self.quantile)
+        if table[1] > HOPELESS * stream.session.slo and not profile.tried:
+            table = table.copy()
+            table[1] = HOPELESS * stream.session.slo
         return table
+
+    def assumed(self, servers: Iterable[WatchedServer], stream: Stream, now: float) -> np.ndarray | None:
+        """Return the longest times that the scheduler is told of servers where they are not learned yet.
+
+        Returns:
+            By batch size, (B+1,) s; None if they are learned everywhere.
+        """
+        untried = [server for server in servers if not self.profile(server, stream).tried]
+        return np.max([self._table(one, stream, now) for one in untried], axis=0) if untried else None
 
     def timer_was_late(self, seconds: float) -> None:
         """Note by how much one of our own timers was late, s."""
@@ -115,9 +139,25 @@ class Beliefs:
         return Delays(control=trip / 2 + late, response=trip / 2 + FRONT)
 
     def quickest(self, servers: Iterable[WatchedServer], stream: Stream, items: int) -> float:
-        """Return the shortest time from sending a batch to its answer, s; infinite without a server."""
-        times = [self.duration(server, stream, items) + server.round_trip for server in servers]
+        """Return the shortest time from sending a batch to its answer, s; infinite without a server.
+
+        On a server where it is not yet learned how long batches take, that may be no time at all.
+        """
+        times = [
+            server.round_trip
+            + (self.duration(server, stream, items) if self.profile(server, stream).tried else 0.0)
+            for server in servers
+        ]
         return min(times, default=math.inf)
+
+
+def _prior(stream: Stream) -> np.ndarray:
+    """Return what is assumed of a stream's profile until it is learned.   # (B+1,) s."""
+    table = prior_table(stream.most, stream.session.slo)[: stream.largest + 1]
+    if stream.session.prior is not None:
+        alpha, beta = stream.session.prior
+        table[1:] = alpha * np.arange(1, stream.largest + 1) + beta
+    return table
 
 
 def noticeable(

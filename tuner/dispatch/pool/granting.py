@@ -1,7 +1,8 @@
 """Lets the frontends send a batch: each its own requests, straight to the server, which merges them.
 
 A lane is busy until every frontend of the batch has said what came of its requests. One that says nothing
-costs the lane some time, and the server is probed at once; the word of a frontend alone takes no server out.
+costs the lane some time, and the server is probed at once; so it is if none of them was answered in time. The
+word of a frontend alone takes no server out.
 """
 
 from __future__ import annotations
@@ -39,11 +40,14 @@ class GrantSender(Sender):
         patience = self._beliefs.patience(server, batch.stream, batch.items)
         done, silent = await asyncio.wait([grant.ended for grant in grants], timeout=patience)
         ends = [one.result() for one in done]
+        seconds = [end.seconds for end in ends if end.seconds is not None]
+        in_vain = not seconds and loop.time() >= min(
+            one.due for one in requests
+        )  # before, they are withdrawn
+        if silent or in_vain:
+            server.doubt(f"{server.address} did not answer a granted request in time")
         for reason in [end.lost for end in ends if end.lost]:
             server.doubt(reason)
-        if silent:
-            server.doubt(f"{server.address} did not answer a granted request in time")
-        seconds = [end.seconds for end in ends if end.seconds is not None]
         if len(seconds) == len(grants):
             passed = loop.time() - began  # until the last frontend said so
             asked = min(max(seconds), passed)

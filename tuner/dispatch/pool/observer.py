@@ -26,7 +26,10 @@ class Observer(Protocol):
         """A batch of so many requests, with so many items in all, was executed."""
 
     def switched(self, server: str, up: bool) -> None:
-        """A server came or went."""
+        """A server came or went, or is up with other limits."""
+
+    def gone(self, server: str) -> None:
+        """A server, which no session has any more, is forgotten."""
 
     def returned(self, sessions: Sequence[str]) -> None:
         """Sessions have a server again, after they had none."""

@@ -37,6 +37,8 @@ class Pending:
     """None if it is not traced."""
     queued: bool = False
     """Whether it waits in the scheduler's queue; not while its batch executes, nor after it was dropped."""
+    dropped: str = ""
+    """Why the scheduler has dropped it, while it is to be offered again."""
     tries: int = 0
     """How many batches it was part of."""
 

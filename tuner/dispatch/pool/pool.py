@@ -12,6 +12,8 @@ scheduler need not know:
   has answered a request of it. There are a few of each session, and the one unused for longest gives way to a
   new one. Requests of all other kinds go one by one.
 * A request that a client gives more time than the SLO is offered again when the scheduler drops it.
+* A request that a client gives less time is not kept away by a profile that is only assumed: executing it is
+  what shows how long batches take.
 * The scheduler knows only servers that are up. When one comes or goes, a new scheduler begins, and what waits
   arrives there again, with the deadlines it has.
 """
@@ -21,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,6 +34,7 @@ from tuner.dispatch.pool.beliefs import Beliefs, noticeable
 from tuner.dispatch.pool.granting import GrantSender
 from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.observer import Observer
+from tuner.dispatch.pool.offers import Offers
 from tuner.dispatch.pool.pending import Pending, still_waiting, traces_of
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
@@ -51,7 +55,7 @@ TUNE_EVERY = 0.25
 EARLY = 1e-6
 """s by which the event loop may call a timer too early: the resolution of its clock, and rounding."""
 OFFER_AGAIN = 0.1
-"""Part of the SLO after which a dropped request is offered again, if its client gives it more time."""
+"""Part of the SLO after which a dropped request may be offered again, if its client gives it more time."""
 TOO_LATE = "could not be executed in time: its deadline is too near for every backend"
 """Why a request is refused that waited when a scheduler began."""
 
@@ -83,12 +87,13 @@ class Pool:
     ) -> None:
         self.rules = rules
         self.changes = 0
-        """How often a server came or went."""
+        """How often a server came or went, or got other limits."""
         self.servers: list[WatchedServer] = []
         self.scheduler: Scheduler | None = None
         self.hand_over: Callable[[Pending], bool] | None = None
         """Set once other pools have its sessions: lets a request go on there, and returns whether it does."""
         self._queues = {one.name: SessionQueue(one, beliefs.kinds(one.name)) for one in sessions}
+        self._offers = {one.name: Offers(self._offer_again) for one in sessions}
         self._observer = observer
         self._beliefs = beliefs
         self._journal = journal
@@ -99,12 +104,15 @@ class Pool:
         self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._streams: list[Stream] = []
         self._assumed: tuple[Sequence[np.ndarray], Delays] = [], Delays()  # by the scheduler
+        self._untried: list[np.ndarray | None] = []  # by stream, s by size; see `Beliefs.assumed`
         self._places: dict[tuple[str, Hashable], int] = {}  # session and kind -> its stream
         self._waiting: dict[int, Pending] = {}  # by the number of a scheduler's entry; others are ignored
         self._next = 0
         self._origin = 0.0
         self._latest_time = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_was_ahead = False
+        """Whether the timer was set before its time: only then it tells how late timers are."""
         self._tuning: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -155,7 +163,7 @@ class Pool:
             self._enqueue(pending)
 
     def changed(self, server: WatchedServer) -> None:
-        """A server came or went: begin again with those that are up."""
+        """A server came or went, or has other limits: begin again with those that are up."""
         self.changes += 1
         was_up = self.up
         self._observer.switched(server.address, server.up)
@@ -166,17 +174,23 @@ class Pool:
     def reconfigure(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
         """Change the rules and the limits of the sessions; what waits goes on waiting.
 
+        Where only delays, queues and profiles change, or Symphony's options, the scheduler goes on, with what
+        its policy learned by itself.
+
         Args:
             rules: The new ones.
             sessions: The same ones, with other limits or SLOs.
         """
         known = [self.session(one.name) for one in sessions]
         same_batches = [(one.max_batch, one.slo) for one in sessions] == [(o.max_batch, o.slo) for o in known]
-        same_policy = rules.policy == self.rules.policy
+        same_policy = rules.policy == self.rules.policy and (
+            rules.policy == "symphony" or rules.chosen == self.rules.chosen
+        )
         self.rules = rules
         for one in sessions:
             self._queues[one.name].session = one
-        if self.scheduler is not None and same_batches and same_policy and rules.policy == "symphony":
+        self._streams = [replace(one, session=self.session(one.session.name)) for one in self._streams]
+        if self.scheduler is not None and same_batches and same_policy:
             self._believe(self._tables(), self._delays())
         else:
             self.restart()
@@ -215,6 +229,8 @@ class Pool:
         for timer in (self._timer, self._tuning):
             if timer is not None:
                 timer.cancel()
+        for offers in self._offers.values():
+            offers.close()
         self.scheduler = None
         for one in list(self._waiting.values()):
             one.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
@@ -232,6 +248,7 @@ class Pool:
         self._streams = [stream for queue in self._queues.values() for stream in queue.streams(sized)]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         self._assumed = tables, delays = self._tables(), self._delays()
+        self._note_untried()
         specs = [
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
             for stream, table in zip(self._streams, tables, strict=True)
@@ -249,6 +266,11 @@ class Pool:
         """Return what is believed of each stream on the servers that are up.   # M x (K, B+1) s."""
         return self._beliefs.tables(self._servers_up(), self._streams, self._loop.time())
 
+    def _note_untried(self) -> None:
+        """Note of which streams it is only assumed how long they take."""
+        up, now = self._servers_up(), self._loop.time()
+        self._untried = [self._beliefs.assumed(up, stream, now) for stream in self._streams]
+
     def _delays(self) -> Delays:
         """Return the delays of the network, as they are given or measured."""
         return self.rules.delays or self._beliefs.delays(self._servers_up())
@@ -263,6 +285,7 @@ class Pool:
         self._wait_to_tune()
         if self.scheduler is None:
             return
+        self._note_untried()
         tables, delays = self._tables(), self._delays()
         if noticeable(*self._assumed, tables, delays):
             self._believe(tables, delays)
@@ -289,9 +312,8 @@ class Pool:
         assert self.scheduler is not None
         now = self._now()
         queue = self._queues[pending.session]
-        early = max(now + queue.session.slo - (pending.due - self._origin), 0.0)
         queue.items += pending.items
-        pending.queued = True
+        pending.queued, pending.dropped = True, ""
         if pending.trace is not None:
             pending.trace.waits(self._loop.time())
         commands: list[Command] = []
@@ -299,11 +321,30 @@ class Pool:
         if self.rules.distributes:
             # It may have more than the limit, if that was lowered while it waited: of those no time is known.
             entries, items = 1, min(pending.items, self._streams[place].largest)
+        left = self._time_left(place, items, pending.due - self._origin - now)
+        early = max(queue.session.slo - left, 0.0)
         for _ in range(entries):
             self._waiting[self._next] = pending
             commands += self.scheduler.arrive(place, now, self._next, items=items, early=early)
             self._next += 1
         self._carry_out(commands)
+
+    def _time_left(self, place: int, items: int, left: float) -> float:
+        """Return how much time the scheduler is told that a request has, s.
+
+        It is more than the client gives where a mere assumption would rule the request out: then it may begin
+        within half of its own time.
+
+        Args:
+            place: Of its stream.
+            items: Of the smallest batch that it may be in.
+            left: What the client gives, s.
+        """
+        assumed, delays = self._untried[place], self._assumed[1]
+        way = delays.control + delays.data * items + delays.response
+        if assumed is None or left < way:
+            return left
+        return max(left, left / 2 + way + float(assumed[items]))
 
     def _stream_of(self, pending: Pending) -> int:
         """Return the place of the stream that a request goes with, and note that it is in use."""
@@ -340,10 +381,15 @@ class Pool:
         queue.items -= pending.items
         pending.queued = False
         reason = f"could not be executed within the SLO of {slo * 1e3:g} ms: other requests came first"
-        if pending.due - self._loop.time() > OFFER_AGAIN * slo:
-            self._loop.call_later(OFFER_AGAIN * slo, self._retry, pending, reason, Status.DEADLINE)
+        again = self._loop.time() + OFFER_AGAIN * slo
+        if pending.due > again:
+            pending.dropped = reason
+            self._offers[pending.session].add(pending, again)
         else:
             pending.refuse(Status.DEADLINE, reason)
+
+    def _offer_again(self, pending: Pending) -> None:
+        self._retry(pending, pending.dropped, Status.DEADLINE)
 
     def _take_entries(self, numbers: Iterable[int]) -> list[Pending]:
         """Take some of the scheduler's entries; return their requests that still wait, each once."""
@@ -360,6 +406,7 @@ class Pool:
             self._timer = None
         if at < math.inf:
             self._timer = self._loop.call_at(at, self._wake)
+            self._timer_was_ahead = at > self._loop.time()
 
     def _wake(self) -> None:
         self._timer = None
@@ -369,7 +416,8 @@ class Pool:
         if wanted > now + EARLY:  # too early: time must not jump ahead to what it wants
             self._set_timer()
             return
-        self._beliefs.timer_was_late(now - wanted)
+        if self._timer_was_ahead:
+            self._beliefs.timer_was_late(now - wanted)
         self._latest_time = max(now, wanted)
         self._carry_out(self.scheduler.wake(self._latest_time))
 

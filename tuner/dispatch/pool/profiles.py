@@ -21,7 +21,8 @@ __all__ = ["LearnedProfile", "prior_table"]
 KEPT = 40
 """Latest durations of each batch size that are kept."""
 ENOUGH = 8
-"""Executions of a batch size from which on it has a median of its own; also those between two fits."""
+"""Executions of a batch size from which on it has a median of its own; also those between two fits, and those
+before the first one."""
 PRIOR = 2.0
 """How many executions of the smallest and of the largest batch the prior counts as."""
 RECENT = 24
@@ -58,12 +59,24 @@ class LearnedProfile:
         """How many batches it has seen."""
         self.drifts = 0
         """How often the machine was found to have changed."""
-        self.largest = prior.size - 1
-        """The largest batch."""
         self._prior = prior
         self.seen = -np.inf
         """When the last batch ended, s."""
         self.forget()
+
+    @property
+    def largest(self) -> int:
+        """The largest batch."""
+        return self._prior.size - 1
+
+    @property
+    def tried(self) -> bool:
+        """Whether enough batches were executed for it to be no mere assumption."""
+        return self._known() >= ENOUGH
+
+    def _known(self) -> int:
+        """Return how many durations are kept."""
+        return sum(map(len, self._durations.values()))
 
     def forget(self) -> None:
         """Go back to the prior."""
@@ -72,6 +85,20 @@ class LearnedProfile:
         self._ratios: deque[float] = deque(maxlen=SPREAD)
         self._middle = self._prior
         self._tables: dict[float, np.ndarray] = {}  # quantile -> what `table` returns until the next fit
+
+    def assume(self, prior: np.ndarray) -> None:
+        """Take another prior, and largest batch; what was learned of the sizes that it has stays.
+
+        Args:
+            prior: As in the constructor.   # (B+1,) s
+        """
+        learned = self._middle is not self._prior
+        self._prior = self._middle = prior
+        self._durations = {size: found for size, found in self._durations.items() if size <= self.largest}
+        self._recent = deque((one for one in self._recent if one[0] <= self.largest), maxlen=RECENT)
+        if learned and self._durations:
+            self._middle = self._fitted()
+        self._tables.clear()
 
     def observe(self, size: int, seconds: float, now: float) -> None:
         """Learn from a batch.
@@ -91,13 +118,13 @@ class LearnedProfile:
         if known is not None and len(known) >= ENOUGH:
             self._ratios.append(ratio)
         self._durations.setdefault(size, deque(maxlen=KEPT)).append(seconds)
-        if self.executions % ENOUGH == 0:
+        if self.executions % ENOUGH == 0 or self._known() == ENOUGH:
             self._middle = self._fitted()
             self._look_for_drift()
             self._tables.clear()
 
     def _look_for_drift(self) -> None:
-        if len(self._recent) < RECENT or sum(map(len, self._durations.values())) < 3 * RECENT:
+        if len(self._recent) < RECENT or self._known() < 3 * RECENT:
             return
         moved = median(ratio for _, _, ratio in self._recent)
         if 1 / DRIFT < moved < DRIFT:
