@@ -8,7 +8,16 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import configuration
-from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, unseen
+from tests.control.drive.driver_bed import (
+    Book,
+    Clients,
+    FakeClock,
+    FakeServer,
+    Log,
+    ServerAndClients,
+    drive,
+    unseen,
+)
 from tuner.control import Hold, Rollback, RunState
 from tuner.control.decide.orders import Orders
 from tuner.errors import StorageError, Unreachable
@@ -105,6 +114,48 @@ def test_a_server_that_was_set_up_anew_is_respected() -> None:
     assert server.running == configuration(8)
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
     assert "is back with max_batch_size=8" in record.decision.reason
+
+
+def test_a_server_that_restarts_does_not_lose_what_our_clients_have() -> None:
+    """Their limit is no reason to take the restart for somebody else's change."""
+    server, clients = FakeServer(FakeClock(), lambda c: 0.02), Clients()
+    wanted = configuration(8).replace(max_in_flight=4.0)
+    book = Book(pinned=wanted)
+    driver, heard = drive(server, watched=ServerAndClients(server, clients).watched, orders=book)
+    driver.step()
+    assert (server.running, clients.in_flight) == (configuration(8), 4)
+    away(server, configuration())
+
+    driver.step()
+
+    assert (server.running, clients.in_flight) == (configuration(8), 4)
+    assert book.orders == Orders(pinned=wanted)
+    assert not any("somebody else" in sentence for sentence in heard)
+
+
+def test_a_change_that_comes_about_late_is_ours_without_the_part_of_our_clients() -> None:
+    """They follow the server, which did not answer; a change of theirs alone does not come about so."""
+    server, clients = FakeServer(FakeClock(), lambda c: 0.02), Clients()
+    book = Book(pinned=configuration(8).replace(max_in_flight=4.0))
+    driver, heard = drive(server, watched=ServerAndClients(server, clients).watched, orders=book)
+    apply = server.apply
+
+    def vanish(wanted: Configuration) -> NoReturn:
+        server.apply = apply  # type: ignore[method-assign]
+        apply(wanted)
+        raise Unreachable("connection reset")
+
+    server.apply = vanish  # type: ignore[method-assign]
+    driver.step()
+    assert clients.in_flight == 16
+
+    driver.step()
+
+    assert (server.running, clients.in_flight) == (configuration(8), 4)
+    assert not any("somebody else" in sentence for sentence in heard)
+    driver.expect_change(driver.running, driver.running.replace(max_in_flight=16.0))
+    driver.step()
+    assert len([sentence for sentence in heard if "came about after all" in sentence]) == 1
 
 
 def test_a_server_that_restarts_while_paused_is_told_truly() -> None:

@@ -34,7 +34,7 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.outage import first_answer
-from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed
+from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed, as_seen
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState
@@ -253,7 +253,8 @@ class Driver:
 
     def _was_restarted(self, running: Configuration) -> bool:
         """Return whether a server runs what it ran at first because it has been away meanwhile."""
-        return self._may_have_restarted and self.loop.space.same(running, self.original)
+        space = self.loop.space
+        return self._may_have_restarted and space.same(running, space.with_clients(self.original, running))
 
     def _reunite_replicas(self, found: Found) -> Apply | None:
         """Return the change that gives all replicas one configuration, if they have come apart.
@@ -278,8 +279,9 @@ class Driver:
         change, same, running = self._unconfirmed, self.loop.space.same, found.configuration
         if change is None:
             return False
-        previous = self._unless_same(change.previous, change.wanted)
-        came = same(running, change.wanted) and not (found.apart and previous is None)
+        wanted = as_seen(self.loop.space, change.previous, change.wanted, running)
+        previous = self._unless_same(change.previous, wanted)
+        came = same(running, wanted) and not (found.apart and previous is None)
         self.running = running if came else self.running
         if (record := change.ended(came)) is not None:
             self._journal.changed(record, self._state())
