@@ -116,6 +116,27 @@ def test_a_server_that_was_set_up_anew_is_respected() -> None:
     assert "is back with max_batch_size=8" in record.decision.reason
 
 
+def test_a_server_that_restarts_is_recognised_though_it_has_more_knobs_than_at_first() -> None:
+    """Instances were made a knob later, of a model that was deployed with two."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    server.running = configuration(8, 0.002, 2)
+    state = RunState(
+        target="fake://x/m",
+        original={"max_batch_size": 1.0, "max_queue_delay": 0.0},
+        current={"max_batch_size": 8.0, "max_queue_delay": 0.002, "gone": 1.0},
+        last_good={"max_batch_size": 8.0, "max_queue_delay": 0.002},
+    )
+    driver, heard = drive(server, resume=state)
+    driver.step()
+    assert driver.running == configuration(8, 0.002, 2)
+    away(server, configuration(1, 0.0, 2))
+
+    driver.step()
+
+    assert server.running == configuration(8, 0.002, 2)
+    assert not any("somebody else" in sentence for sentence in heard)
+
+
 def test_a_server_that_restarts_does_not_lose_what_our_clients_have() -> None:
     """Their limit is no reason to take the restart for somebody else's change."""
     server, clients = FakeServer(FakeClock(), lambda c: 0.02), Clients()

@@ -106,6 +106,7 @@ class Driver:
         self._unconfirmed: Unconfirmed | None = None
         self.original = self.running = prevailing(configurations(self.backend), loop.space)
         if resume is not None:
+            resume = resume.completed(self.running)
             # What was applied last, not what runs now: the first turn has to notice a difference.
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
