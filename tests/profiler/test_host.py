@@ -141,6 +141,17 @@ def test_restarted_server_is_followed(parent: Parent) -> None:
     assert len(host._servers) == 1
 
 
+def test_processes_are_those_that_run(parent: Parent) -> None:
+    """A server that has ended is none of them."""
+    host = LocalHost([parent.process.pid, 2**22 + 1])
+
+    assert host.read().processes == {parent.process.pid}
+    parent.process.kill()
+    parent.process.wait()
+    assert host.read().processes == frozenset()
+    host.close()
+
+
 def test_remote_host_knows_only_the_time() -> None:
     """Everything about another machine is NaN."""
     reading = RemoteHost(cores=8).read()

@@ -47,6 +47,7 @@ class FakeServer:
         self.running = configuration()
         self.refuses: set[Configuration] = set()
         self.away_until = -1.0
+        self.restarted = False  # whether the next window shows that its process began anew
 
     def describe(self) -> Description:
         return Description(
@@ -82,7 +83,9 @@ class FakeServer:
     def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         self._answer()
         self.clock.sleep(settle + seconds)
-        return measurement(self.p95(self.running), running=self.running, end=self.clock.now())
+        restarted, self.restarted = self.restarted, False
+        m = measurement(self.p95(self.running), running=self.running, end=self.clock.now())
+        return replace(m, restarted=restarted)
 
     def _answer(self) -> None:
         if self.clock.now() < self.away_until:

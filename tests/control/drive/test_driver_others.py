@@ -70,6 +70,24 @@ def test_a_restart_is_told_from_an_operator_who_puts_the_first_configuration_bac
     assert any("somebody else set" in sentence for sentence in heard)
 
 
+@pytest.mark.parametrize(("back_with", "left_with"), [(1, 2), (8, 8)])
+def test_a_server_that_restarts_within_a_window(back_with: float, left_with: float) -> None:
+    """It was back before anybody asked: what it lost is restored, and what somebody else has set stays."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    server.running, server.restarted = configuration(back_with), True
+
+    driver.step()
+
+    assert server.running == configuration(left_with)
+    assert any("somebody else" in sentence for sentence in heard) == (back_with == 8)
+    server.running = configuration()
+    driver.step()
+    assert server.running == configuration(), "by hand, for the restart was some time ago"
+
+
 def test_what_somebody_else_sets_is_not_taken_back_though_ours_was_on_probation() -> None:
     """The probation was of another configuration; even if the SLO breaks now, the change was not ours."""
     server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(8) else 0.02)

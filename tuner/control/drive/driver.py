@@ -111,7 +111,7 @@ class Driver:
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
-        self._may_have_restarted = resume is not None  # between two processes
+        self._may_have_restarted = resume is not None  # while no process of ours watched
         self.reconfigurations = 0
         self._journal.stands(self._state())
 
@@ -162,6 +162,7 @@ class Driver:
             found = self._ask_running(measurement.configuration)
         except AdapterError as error:
             return self._recover(error)
+        self._may_have_restarted = self._may_have_restarted or measurement.restarted
         if found.apart:  # the window shows no one configuration
             disturbed = (*measurement.disturbed, found.apart)
             measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)
@@ -232,9 +233,9 @@ class Driver:
     def _reconcile(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
 
-        A server that was away, and runs what it ran when the first driver attached, was restarted: the last
-        good configuration is put back. Anything else was set by somebody, and is respected. Replicas that run
-        something else than what prevails get that.
+        A server that was away, or whose process began anew in the window, and that runs what it ran when the
+        first driver attached, was restarted: the last good configuration is put back. Anything else was set
+        by somebody, and is respected. Replicas that run something else than what prevails get that.
         """
         same, running = self.loop.space.same, found.configuration
         if self._confirm(found) or same(running, self.running):
@@ -253,7 +254,7 @@ class Driver:
         return restore
 
     def _was_restarted(self, running: Configuration) -> bool:
-        """Return whether a server runs what it ran at first because it has been away meanwhile."""
+        """Return whether a server runs what it ran at first because it may have been restarted meanwhile."""
         space = self.loop.space
         return self._may_have_restarted and space.same(running, space.with_clients(self.original, running))
 
