@@ -39,6 +39,8 @@ class Description:
     from before it. 0 if they are of exactly one window, as those from a histogram are."""
     processes: tuple[int, ...] = ()
     """Process ids of the server if it runs on this machine, else empty."""
+    counts_by_process: bool = False
+    """Whether the server counts from 0 again only in a new process: no reload resets its totals."""
     notes: tuple[str, ...] = ()
     """Sentences for the operator: what is limited, and which flag of the server would change that."""
 

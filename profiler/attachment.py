@@ -7,7 +7,7 @@ clients, and a live one is watched with the wall clock and the process table of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -124,6 +124,12 @@ class Attachment:
         if self.load is None or isinstance(self.load, Simulated):
             return 0
         return self.load.totals().outstanding
+
+    def take_up(self, configuration: Mapping[str, float]) -> None:
+        """Have our own clients go on as an earlier process left them; the server is left as it is."""
+        if isinstance(self.backend, WithInFlight):
+            self.backend.take_up(configuration)
+            self.original = self.space.with_clients(self.original, configuration)
 
     def restore(self) -> None:
         """Put back the configuration that the server had when we attached.

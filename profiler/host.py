@@ -79,6 +79,7 @@ class LocalHost:
             waited=waited,
             pressure=self._group.pressure(),
             throttled=self._group.throttled(),
+            processes=frozenset(tree.pid for tree in self._servers if tree.running),
             gpu=self._gpus.read(processes),
         )
 

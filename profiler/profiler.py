@@ -85,7 +85,9 @@ class Profiler:
         self._clients = clients
         self._indicator = indicator
         self._limits = limits
-        self._memory = backend.describe().quantile_memory
+        described = backend.describe()
+        self._memory, self._counts_by_process = described.quantile_memory, described.counts_by_process
+        self._processes = described.processes
         self._tracker = ProfileTracker(backend.space)
         self._contention = ContentionMonitor()
         self._last: Reading | None = None
@@ -221,7 +223,19 @@ class Profiler:
         if restarted or reading.configuration != last.configuration:
             self._changed_at = reading.counters.time
         if restarted and isinstance(self._host, Follower):
-            self._host.follow(self._backend.describe().processes)
+            self._processes = self._backend.describe().processes
+            self._host.follow(self._processes)
+
+    def _restarted(self, before: Reading, after: Reading) -> bool:
+        """Return whether the server's process surely began anew between two readings.
+
+        That its totals did is not enough for servers that reset them when they load a model again. Then none
+        of the processes that ran at the first reading may be the server now.
+        """
+        if after.counters.restarts == before.counters.restarts:
+            return False
+        old = before.host.processes
+        return self._counts_by_process or bool(old and self._processes and old.isdisjoint(self._processes))
 
     def _assemble(
         self, before: Reading, after: Reading, came: Sequence[Arrivals], within: Sequence[Counters] = ()
@@ -235,6 +249,7 @@ class Profiler:
             sampled_at=self._clock.now(),
             came=came,
             mixed=end - self._changed_at < self._memory,
+            restarted=self._restarted(before, after),
             limits=self._limits,
             within=within,
         )

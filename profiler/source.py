@@ -78,6 +78,8 @@ class HostReading:
     """Time in which at least one task of the server's control group waited for a core, s."""
     throttled: float = NOT_KNOWN
     """Time in which the group's quota was used up, s."""
+    processes: frozenset[int] = frozenset()
+    """Ids of the server's processes that run; empty where they cannot be seen."""
     gpu: GpuReading = field(default_factory=GpuReading)
     """What the driver says of the GPUs."""
 

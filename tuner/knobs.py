@@ -123,6 +123,8 @@ class Knob:
     """What it does to the server."""
     places: int = 1
     """How often the server has what the value counts, such as once on each of its GPUs."""
+    of_clients: bool = False
+    """Whether our own clients have it and not the server, which cannot lose it."""
     idle_when: tuple[str, float] | None = None
     """Another knob and the value of it with which this knob has no effect."""
     idle_value: float = 0.0
@@ -254,6 +256,16 @@ class KnobSpace:
                 if values.get(other) == value:
                     values[knob.name] = knob.idle_value
         return Configuration(values)
+
+    def with_clients(self, configuration: Mapping[str, float], clients: Mapping[str, float]) -> Configuration:
+        """Return a configuration in which our own clients have what they have in another one.
+
+        Args:
+            configuration: What a server runs, such as after a restart.
+            clients: The other one.
+        """
+        ours = [knob.name for knob in self.knobs if knob.of_clients and knob.name in clients]
+        return Configuration({**configuration, **{name: clients[name] for name in ours}})
 
     @cached_property
     def distinct(self) -> np.ndarray:

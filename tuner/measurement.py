@@ -184,6 +184,8 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     """How long the change of the configuration before this window took, s; 0 without one."""
     change_requests: float = 0.0
     """Requests that came while it was made and may have waited for it."""
+    restarted: bool = False
+    """Whether the server's process surely began anew in it, so that what it ran may be lost."""
     disturbed: tuple[str, ...] = ()
     """Why the window must not be learned from; empty if it may."""
 

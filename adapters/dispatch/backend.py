@@ -90,6 +90,7 @@ class DispatchBackend:
             writable=token is not None,
             quantiles=True,
             processes=listening_processes(self._target.host, self._target.port),
+            counts_by_process=True,
             notes=(*notes, *away),
         )
 

@@ -56,6 +56,8 @@ class Capabilities:
     """Whether the server exports latency quantiles."""
     quantile_memory: float = 0.0
     """As of :class:`~tuner.adapters.backend.Description`."""
+    counts_by_process: bool = False
+    """As of :class:`~tuner.adapters.backend.Description`."""
     read_only: list[str] = field(default_factory=list)
     """Why it takes no changes; empty if it does."""
     notes: list[str] = field(default_factory=list)
@@ -200,6 +202,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
             quantiles=found.quantiles,
             quantile_memory=found.quantile_memory,
             processes=processes,
+            counts_by_process=found.counts_by_process,
             notes=(*found.read_only, *found.notes, *(() if processes else (OUT_OF_SIGHT,))),
         )
 

@@ -87,6 +87,7 @@ class ReplicaGroup:
             writable=all(found.writable for found in each.values()),
             quantiles=all(found.quantiles for found in each.values()),
             processes=tuple(sorted(pid for found in each.values() for pid in found.processes)),
+            counts_by_process=False,  # that one begins anew says nothing about the others
             notes=(*notes, *away),
         )
 

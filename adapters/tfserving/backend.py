@@ -102,6 +102,7 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
             server="tfserving",
             version=f"(version {serving} of the model)",
             quantiles=True,
+            counts_by_process=True,
             read_only=self._why_read_only(flags),
             notes=[*self._unchecked(flags), *([OTHER_MODELS] if self._page().others else [])],
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 
 from tuner.adapters.backend import Counters
@@ -18,9 +20,11 @@ from tuner.adapters.triton.configuration import (
     differ_in_instances_only,
     is_batching,
     model_limit,
+    normal_form,
     read_configuration,
     rewrite,
     toggle_reload_mark,
+    with_knobs_of,
 )
 from tuner.adapters.triton.instance_groups import on_gpu
 from tuner.adapters.triton.knobs import kind_of, knob_space
@@ -31,6 +35,8 @@ from tuner.errors import Refused, TunerError
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
 
 __all__ = ["TritonBackend"]
+
+log = logging.getLogger(__name__)
 
 LARGEST_ARRAY = 65536
 """Batch sizes above are not counted."""
@@ -47,6 +53,7 @@ DEPLOYED_ANEW = (
     "the model has another max_batch_size of its own than at the beginning: it was deployed anew, "
     "and what ran before is not put back over that"
 )
+KNOBS_ONLY = "model '%s' was deployed anew: its knobs are put back, and the rest of it stays as it is now"
 
 
 class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
@@ -127,6 +134,14 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self._limit = max(1, model_limit(config))  # another one if the model was deployed anew
         return read_configuration(config, self._space.names)
 
+    def batch_limit(self) -> int:
+        """Return the model's own ``max_batch_size``, as it is deployed now.
+
+        Raises:
+            AdapterError: The server cannot be asked.
+        """
+        return max(1, model_limit(self._client.config()))
+
     def _largest_request(self, running: Configuration) -> int:
         batching = running[MAX_BATCH_SIZE] > 1
         return stats.largest_request(self._client.statistics(), batching=batching)
@@ -144,12 +159,17 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             return None
         if model_limit(before) != model_limit(self.original):
             raise Refused(DEPLOYED_ANEW)
+        after = with_knobs_of(self.original, before, self._space.names)
+        if normal_form(after) == normal_form(before):
+            return None
+        if after != self.original:
+            log.warning(KNOBS_ONLY, self._target.model)
         found = read_configuration(self.original, self._space.names)
-        if differ_in_instances_only(before, self.original):
-            marked = toggle_reload_mark(self.original)
+        if differ_in_instances_only(before, after):
+            marked = toggle_reload_mark(after)
             self._reconfigure(before, marked, found)
             before = marked
-        return self._reconfigure(before, self.original, found)
+        return self._reconfigure(before, after, found)
 
     def _reconfigure(self, before: ModelConfig, after: ModelConfig, configuration: Configuration) -> Change:
         """Change the server, which then runs ``configuration``; its statistics show what that cost."""

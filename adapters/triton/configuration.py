@@ -49,6 +49,7 @@ __all__ = [
     "read_configuration",
     "rewrite",
     "toggle_reload_mark",
+    "with_knobs_of",
 ]
 
 ModelConfig = dict[str, Any]
@@ -134,6 +135,24 @@ def rewrite(
     return config
 
 
+def with_knobs_of(
+    original: Mapping[str, Any], present: Mapping[str, Any], names: Iterable[str]
+) -> ModelConfig:
+    """Return the configuration that puts the knobs of a model back.
+
+    That is the original, to the letter. If anything but the knobs differs from it now, the model was deployed
+    anew, and all but the knobs stays as it is.
+
+    Args:
+        original: The server's configuration at opening.
+        present: The server's configuration now.
+        names: The knobs' names.
+    """
+    found = read_configuration(original, names)
+    as_found, after = (_without_reload_mark(rewrite(one, found, original)) for one in (original, present))
+    return dict(original) if normal_form(after) == normal_form(as_found) else after
+
+
 def _set_batching(
     config: ModelConfig, configuration: Mapping[str, float], original: Mapping[str, Any]
 ) -> None:
@@ -205,10 +224,15 @@ def differ_in_instances_only(before: Mapping[str, Any], after: Mapping[str, Any]
 
 def toggle_reload_mark(config: Mapping[str, Any]) -> ModelConfig:
     """Return a configuration with the same meaning that Triton does not take for the same."""
-    marked = copy.deepcopy(dict(config))
-    parameters = marked.setdefault("parameters", {})
-    if parameters.pop(RELOAD_MARK, None) is None:
-        parameters[RELOAD_MARK] = {"string_value": "1"}
-    if not parameters:
-        del marked["parameters"]
-    return marked
+    unmarked = _without_reload_mark(config)
+    if RELOAD_MARK in config.get("parameters", {}):
+        return unmarked
+    return {**unmarked, "parameters": {**unmarked.get("parameters", {}), RELOAD_MARK: {"string_value": "1"}}}
+
+
+def _without_reload_mark(config: Mapping[str, Any]) -> ModelConfig:
+    unmarked = copy.deepcopy(dict(config))
+    unmarked.get("parameters", {}).pop(RELOAD_MARK, None)
+    if not unmarked.get("parameters"):
+        unmarked.pop("parameters", None)
+    return unmarked

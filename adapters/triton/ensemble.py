@@ -23,7 +23,7 @@ from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit, read_configuration
-from tuner.errors import AdapterError, InvalidInput, TunerError
+from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
@@ -63,12 +63,10 @@ class EnsembleBackend:
         self._ensemble = ensemble
         self._timeout = load_timeout
         self._members: dict[str, TritonBackend] = {}
-        self._least = max(1, model_limit(ensemble.original))
-        given = grids or {}
+        given, least = grids or {}, max(1, model_limit(ensemble.original))
         try:
             for name in self._models(ensemble.original):
-                own = dict(_own(name, given))
-                self._members[name] = self._open(name, own)
+                self._members[name] = self._open(name, dict(_own(name, given)), least)
         except BaseException:
             self.close()
             raise
@@ -107,13 +105,13 @@ class EnsembleBackend:
             raise AdapterError("the ensemble is made of no models")
         return found
 
-    def _open(self, name: str, grids: dict[str, tuple[float, ...]]) -> TritonBackend:
+    def _open(self, name: str, grids: dict[str, tuple[float, ...]], least: int) -> TritonBackend:
         """Open a model of the ensemble; its grid has no batch limit below the ensemble's."""
         config = self._ensemble.config_of(name)
         if model_limit(config) > 1:
-            sizes = grids.get(MAX_BATCH_SIZE) or batch_sizes(config, self._least)
-            if low := [size for size in sizes if 1 < size < self._least]:
-                raise self._too_small(name, low[0])
+            sizes = grids.get(MAX_BATCH_SIZE) or batch_sizes(config, least)
+            if low := [size for size in sizes if 1 < size < least]:
+                raise _too_small(name, low[0], least)
             grids = {**grids, MAX_BATCH_SIZE: sizes}
         url = urlsplit(self._ensemble.describe().target)
         try:
@@ -186,21 +184,16 @@ class EnsembleBackend:
             AdapterError: The server cannot be asked.
         """
         self.space.check_complete(configuration)
+        least = self._ensemble.batch_limit()  # it may have been deployed anew
         for name, member in self._members.items():
             own = Configuration(_own(name, configuration))
             size = own.get(MAX_BATCH_SIZE, 1.0)
-            if 1 < size < self._least:
-                raise self._too_small(name, size)
+            if 1 < size < least:
+                raise _too_small(name, size, least)
             try:
                 member.check(own)
             except InvalidInput as error:
                 raise _of_model(name, error) from None
-
-    def _too_small(self, model: str, size: float) -> InvalidInput:
-        problem = f"{size:g} is below {self._least}, the ensemble's own max_batch_size"
-        return InvalidInput(
-            f"knob {model}.{MAX_BATCH_SIZE}", problem, "Triton would stop serving the ensemble"
-        )
 
     def _wait_until_ready(self) -> None:
         if not comes_true(self._ensemble.ready, self._timeout):
@@ -210,11 +203,17 @@ class EnsembleBackend:
         """Put back exactly what was found at opening; each model is tried, whatever becomes of the others.
 
         Raises:
-            AdapterError: Some models refuse, or the ensemble does not serve again.
+            AdapterError: Some models refuse, or would end an ensemble that was deployed anew, or the ensemble
+                does not serve again.
         """
         self._ensemble.counters()
-        restore_all(self._members)
+        least = self._ensemble.batch_limit()
+        sizes = {name: _batch_size(member.original) for name, member in self._members.items()}
+        small = {name: _too_small(name, size, least) for name, size in sizes.items() if 1 < size < least}
+        restore_all({name: member for name, member in self._members.items() if name not in small})
         self._wait_until_ready()
+        if small:
+            raise Refused(f"what was found is not put back: {'; '.join(map(str, small.values()))}")
 
     def counters(self) -> Counters:
         """Read the totals."""
@@ -249,8 +248,16 @@ def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
         least: The ensemble's own limit; none is below it, except 1.
     """
     limit = model_limit(config)
-    running = read_configuration(config, [MAX_BATCH_SIZE])[MAX_BATCH_SIZE]
-    return tuple(sorted({*batch_grid(least, limit), float(limit), float(running)}))
+    return tuple(sorted({*batch_grid(least, limit), float(limit), _batch_size(config)}))
+
+
+def _batch_size(config: Mapping[str, Any]) -> float:
+    return float(read_configuration(config, [MAX_BATCH_SIZE])[MAX_BATCH_SIZE])
+
+
+def _too_small(model: str, size: float, least: int) -> InvalidInput:
+    problem = f"{size:g} is below {least}, the ensemble's own max_batch_size"
+    return InvalidInput(f"knob {model}.{MAX_BATCH_SIZE}", problem, "Triton would stop serving the ensemble")
 
 
 def _prefixed(model: str, knob: Knob) -> Knob:

@@ -2,7 +2,8 @@
 
 Such a server takes no changes over the network. If it refuses a file, it goes on with its old configuration
 and says so in its log only. So the file is written as a whole, and put back if the server does not run it in
-time. At the end the operator's own text comes back, with its comments.
+time. At the end the operator's own text comes back, with its comments: the one that was found, or one that
+the operator has deployed since.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class RepositoryFile:
             )
         self._reader = reader
         self._file = folder / FILE
-        self._found = self._read()
-        self._original = normal_form(reader.config())
+        self._found = self._written = self._read()  # the operator's text, and the last of anybody we know of
+        self._original = self._loaded = normal_form(reader.config())  # what the server makes of these
 
     def config(self) -> ModelConfig:
         """Return what the server runs."""
@@ -65,9 +66,10 @@ class RepositoryFile:
             AdapterError: The server cannot be asked.
         """
         before = self._read()
-        as_found = normal_form(config) == self._original
+        self._adopt(before)
+        text = self._found if normal_form(config) == self._original else _text(config)
         try:
-            self._write(self._found if as_found else _text(config))
+            self._write(text)
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
         try:
@@ -77,6 +79,13 @@ class RepositoryFile:
         except BaseException:  # also Ctrl-C leaves the file as it was
             self._write(before)
             raise
+        self._written, self._loaded = text, normal_form(config)
+
+    def _adopt(self, text: str | None) -> None:
+        """Note a text of the operator's that is not what we wrote last, if the server runs it already."""
+        running = normal_form(self._reader.config())
+        if text != self._written and running != self._loaded:
+            self._found, self._original = text, running
 
     def _read(self) -> str | None:
         """Return the file's text; None if there is none and Triton makes up the configuration itself."""

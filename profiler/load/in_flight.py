@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -49,7 +49,9 @@ class WithInFlight:
 
     def __init__(self, backend: Backend, load: LoadGenerator, grid: tuple[float, ...]) -> None:
         check_grid(grid)
-        knob = Knob(name=IN_FLIGHT, grid=grid, default=grid[-1], apply_cost=ApplyCost.FREE)
+        self._knob = knob = Knob(
+            name=IN_FLIGHT, grid=grid, default=grid[-1], apply_cost=ApplyCost.FREE, of_clients=True
+        )
         self.space = KnobSpace([*backend.space.knobs, knob], fixed=backend.space.fixed)
         load.set_in_flight(int(knob.default))
         self._backend = backend
@@ -96,6 +98,11 @@ class WithInFlight:
         return ApplyReport.together(
             [report, ours], ours.configuration, seconds=seconds, affected=report.affected
         )
+
+    def take_up(self, configuration: Mapping[str, float]) -> None:
+        """Have the clients go on with the limit of an earlier process, or the nearest of the grid."""
+        if (most := configuration.get(IN_FLIGHT)) is not None:
+            self._load.set_in_flight(int(self._knob.nearest(most)))
 
     def restore(self) -> None:
         """Put back what the server ran; the clients end with us."""

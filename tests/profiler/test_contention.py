@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ HERE, THERE = configuration(), configuration(instances=2)
 BEFORE = HostReading(time=0.0, server=0.0, own=0.0, total=0.0, cores=2.0, steal=0.0, ran=0.0, waited=0.0)
 
 
-def figures(gpu: float = math.nan, **after: float) -> dict[str, float]:
+def figures(gpu: float = math.nan, **after: Any) -> dict[str, float]:
     return foreign_figures(BEFORE, replace(BEFORE, time=10.0, gpu=GpuReading(foreign=gpu), **after))
 
 
@@ -71,7 +72,7 @@ def test_pressure_and_throttling_are_shares_of_the_window() -> None:
     ),
     st.floats(0, 1) | st.just(math.nan),
 )
-def test_shares_are_shares(readings: dict[str, float], gpu: float) -> None:
+def test_shares_are_shares(readings: dict[str, Any], gpu: float) -> None:
     """Whatever the counters do, every share is between 0 and 1, or not known."""
     seen = foreign_figures(BEFORE, HostReading(time=10.0, gpu=GpuReading(foreign=gpu), **readings))
 

@@ -144,7 +144,7 @@ def test_restarted_server_is_followed(parent: Parent) -> None:
 def test_ended_servers_are_no_longer_searched_for() -> None:
     """Their time stays in the total, which never falls; a process that gets the same id is followed again."""
     host = LocalHost([])
-    totals = []
+    totals: list[float] = []
     for _ in range(3):
         process = subprocess.Popen(
             [sys.executable, "-c", BUSY.format(seconds=0.1) + "input()"], stdin=subprocess.PIPE
@@ -163,6 +163,17 @@ def test_ended_servers_are_no_longer_searched_for() -> None:
     assert totals[-1] >= 0.3
     assert left == []
     assert known == [process.pid]
+
+
+def test_processes_are_those_that_run(parent: Parent) -> None:
+    """A server that has ended is none of them."""
+    host = LocalHost([parent.process.pid, 2**22 + 1])
+
+    assert host.read().processes == {parent.process.pid}
+    parent.process.kill()
+    parent.process.wait()
+    assert host.read().processes == frozenset()
+    host.close()
 
 
 def test_remote_host_knows_only_the_time() -> None:

@@ -33,6 +33,9 @@ class ScriptedServer:
         self.quantiles = quantiles or {}
         self.configuration = Configuration(max_batch_size=1, instances=1)
         self.restarts = 0
+        self.processes: tuple[int, ...] = (7,)
+        self.seen = frozenset({7})
+        self.counts_by_process = False
         self.calls: list[str] = []
         self.followed: list[tuple[int, ...]] = []
         self.events: list[tuple[float, Callable[[], None]]] = []
@@ -47,7 +50,8 @@ class ScriptedServer:
             writable=True,
             quantiles=True,
             quantile_memory=self.memory,
-            processes=(7,),
+            processes=self.processes,
+            counts_by_process=self.counts_by_process,
         )
 
     def current(self) -> Configuration:
@@ -94,7 +98,7 @@ class ScriptedServer:
     cores = 2.0
 
     def read(self) -> HostReading:
-        return HostReading(time=self.time, server=self.time, own=0.0, total=self.time)
+        return HostReading(time=self.time, server=self.time, own=0.0, total=self.time, processes=self.seen)
 
     def follow(self, processes: Iterable[int]) -> None:
         self.followed.append(tuple(processes))
@@ -196,6 +200,34 @@ def test_restart_disturbs_the_window_and_the_new_processes_are_followed() -> Non
     assert len(first.disturbed) == 1
     assert second.disturbed == ()
     assert server.followed == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("processes", "seen", "counts_by_process", "surely"),
+    [
+        ((8,), {7}, False, True),
+        ((7,), {7}, False, False),  # a model was loaded again
+        ((7, 8), {7}, False, False),  # one of several servers was restarted
+        ((8,), {}, False, False),  # another process began before the window
+        ((), {}, False, False),  # on another machine
+        ((), {}, True, True),
+    ],
+)
+def test_a_window_knows_whether_the_server_surely_restarted(
+    processes: tuple[int, ...], seen: Iterable[int], counts_by_process: bool, surely: bool
+) -> None:
+    """By its processes, or by its totals where nothing else resets them; the next window knows of none."""
+    server = ScriptedServer()
+    server.seen, server.counts_by_process = frozenset(seen), counts_by_process
+    profiler = make(server)
+
+    def restart() -> None:
+        server.restart()
+        server.processes = processes
+
+    server.at(52.0, restart)
+
+    assert [profiler.measure(5.0).restarted for _ in range(2)] == [surely, False]
 
 
 def test_server_quantiles_are_distrusted_until_they_forget_the_old_configuration() -> None:

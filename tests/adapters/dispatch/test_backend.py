@@ -54,6 +54,11 @@ class TestContract(BackendContract):
         return running.send
 
 
+def test_its_totals_end_with_its_process(target: str) -> None:
+    """So that totals that begin anew are a restart."""
+    assert DispatchBackend(target).describe().counts_by_process
+
+
 def test_limits_of_a_session(target: str) -> None:
     """They are knobs where a grid is given for them."""
     backend = DispatchBackend(target, {"m.max_batch": (2.0, 4.0, 8.0)})

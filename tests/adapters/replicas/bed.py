@@ -57,6 +57,7 @@ class Server:
             quantiles=self.exports,
             quantile_memory=60.0,
             processes=(len(self.target),),
+            counts_by_process=True,
             notes=("a note",),
         )
 

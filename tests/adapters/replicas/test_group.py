@@ -57,6 +57,11 @@ def test_one_that_exports_no_quantiles_hides_all(servers: dict[str, Server]) -> 
         assert not group.describe().quantiles
 
 
+def test_totals_that_begin_anew_are_no_restart_of_all(group: ReplicaGroup) -> None:
+    """One of them may have been restarted, and the others not."""
+    assert not group.describe().counts_by_process
+
+
 def test_all_are_changed(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """One after the other; what the report says holds for all."""
     wanted = configuration(batch=8)

@@ -60,6 +60,7 @@ def test_description(backend: TFServingBackend, embedded: EmbeddedTFServing) -> 
     assert description.writable
     assert description.quantiles
     assert description.processes == (embedded.pid,)
+    assert description.counts_by_process
     assert description.notes == ()
 
 

@@ -31,7 +31,9 @@ def backend(embedded: EmbeddedTriton) -> Iterator[TritonBackend]:
     """A backend whose fourth knob can be set to what the model refuses."""
     backend = TritonBackend(embedded.target, {THREADS: (1, 2, 999)}, settle=0.0)
     yield backend
-    with closing(TritonBackend(embedded.target)) as another:  # a test may have closed the first
+    with closing(
+        TritonBackend(embedded.target, {THREADS: (1, 2, 999)})
+    ) as another:  # the first may be closed
         another.original = backend.original
         another.restore()
     backend.close()

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
+from typing import Any
 
 import pytest
+import tritonclient.grpc as tritongrpc
+from google.protobuf.json_format import ParseDict
+from google.protobuf.text_format import MessageToString
+from tritonclient.grpc import model_config_pb2
 
-from tests.adapters.triton.test_limits import TARGET, serving
+from tests.adapters.triton.test_limits import TARGET, Server, serving
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.errors import InvalidInput, Refused
 from tuner.knobs import Configuration
 
 MODEL = 'name: "mlp" max_batch_size: {} dynamic_batching {{ }} instance_group [{{ count: 1 kind: KIND_CPU }}]'
+THREADS = 'parameters [{ key: "threads" value: { string_value: "01" } }]'
+CACHED = "response_cache { enable: true }"
+
+
+class Loading(Server):
+    """A server in explicit mode."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__({"": text, "mlp": text})
+        self.loaded: list[dict[str, Any]] = []
+
+    def load_model(self, model: str, config: str, **_: Any) -> None:
+        self.loaded.append(json.loads(config))
+        self.configs[model] = MessageToString(ParseDict(self.loaded[-1], model_config_pb2.ModelConfig()))
+
+    def is_model_ready(self, *_: Any, **__: Any) -> bool:
+        return True
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Loading:
+    server = Loading(MODEL.format(8) + THREADS)
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+    return server
+
+
+def opened() -> closing[TritonBackend]:
+    return closing(TritonBackend(TARGET, {"parameters.threads": (1.0, 2.0)}))
+
+
+TUNED = Configuration(
+    {"max_batch_size": 4, "max_queue_delay": 0.002, "instances": 2, "parameters.threads": 2}
+)
 
 
 def test_its_new_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +75,57 @@ def test_what_was_found_is_not_put_back_over_it(monkeypatch: pytest.MonkeyPatch)
 
         with pytest.raises(Refused, match="deployed anew"):
             backend.restore()
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_what_was_found_is_put_back_to_the_letter(
+    server: Loading, caplog: pytest.LogCaptureFixture, instances: int
+) -> None:
+    """Where nobody else has changed the model; a number may be written in another way than ours."""
+    with opened() as backend:
+        found = backend.original
+        backend.apply(TUNED.replace(instances=instances))
+
+        backend.restore()
+
+        assert server.loaded[-1] == found
+        assert found["parameters"]["threads"]["string_value"] == "01"
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_only_the_knobs_of_a_model_with_the_same_limit_are_put_back(
+    server: Loading, caplog: pytest.LogCaptureFixture, instances: int
+) -> None:
+    """All else stays as it was deployed, and that is said."""
+    with opened() as backend:
+        found = backend.original
+        backend.apply(TUNED)
+        new = MODEL.format(8).replace("count: 1", f"count: {instances}") + THREADS + CACHED
+        server.configs["mlp"] = new.replace('"01"', '"02"')
+
+        report = backend.restore()
+
+        assert (
+            report.configuration
+            == backend.current()
+            == TUNED.replace(max_batch_size=8, max_queue_delay=0, instances=1, **{"parameters.threads": 1})
+        )
+        now = backend._client.config()
+    assert now == {
+        **found,
+        "parameters": {"threads": {"string_value": "1"}},
+        "response_cache": {"enable": True},
+    }
+    assert [message for message in caplog.messages if "deployed anew: its knobs are put back" in message]
+
+
+def test_a_model_that_is_deployed_anew_with_what_was_found_is_left_alone(server: Loading) -> None:
+    """Nothing is loaded."""
+    with opened() as backend:
+        backend.apply(TUNED)
+        server.configs["mlp"] = MODEL.format(8) + THREADS.replace("01", "1") + CACHED
+        server.loaded.clear()
+
+        assert not backend.restore().changed
+    assert server.loaded == []

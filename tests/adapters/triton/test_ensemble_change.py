@@ -21,9 +21,12 @@ MODELS = ("p", "q", "r")
 class Model:
     """A model on Triton, or the ensemble itself."""
 
-    original = {"ensemble_scheduling": {"step": [{"model_name": name} for name in MODELS]}}  # noqa: RUF012
+    original: dict[str, Any] = {  # noqa: RUF012
+        "ensemble_scheduling": {"step": [{"model_name": name} for name in MODELS]}
+    }
     space = SPACE
     lifetime_compute = 0.0
+    limit = 1
 
     def __init__(self) -> None:
         self.running = OLD
@@ -53,6 +56,12 @@ class Model:
         return ApplyReport(
             configuration=wanted, changed=changed, cost=ApplyCost.RELOAD, seconds=0.1, settle=1.5
         )
+
+    def batch_limit(self) -> int:
+        return self.limit
+
+    def restore(self) -> None:
+        self.running = OLD
 
     def ready(self) -> bool:
         return self.serves
@@ -143,3 +152,30 @@ def test_all_are_asked_before_one_is_changed(backend: EnsembleBackend, models: d
         backend.apply(every(NEW))
 
     assert [models[name].asked for name in MODELS] == [[], [], []]
+
+
+def test_an_ensemble_that_is_deployed_anew_with_a_larger_limit(
+    backend: EnsembleBackend, models: dict[str, Model]
+) -> None:
+    """What was large enough when it was opened would end it now."""
+    backend.apply(every(NEW))
+    models["both"].limit = 4
+
+    with pytest.raises(InvalidInput, match=r"knob p\.max_batch_size: 2 is below 4, the ensemble's own"):
+        backend.apply(every(NEW))
+
+    assert backend.apply(every(configuration(8))).changed
+
+
+def test_what_would_end_an_ensemble_is_not_put_back(
+    backend: EnsembleBackend, models: dict[str, Model]
+) -> None:
+    """The other models get back what they ran."""
+    backend.apply(every(NEW))
+    models["both"].limit = 4
+    models["q"].original = {"max_batch_size": 2, "dynamic_batching": {}}
+
+    with pytest.raises(Refused, match=r"is not put back: knob q\.max_batch_size: 2 is below 4"):
+        backend.restore()
+
+    assert [models[name].running for name in MODELS] == [OLD, NEW, OLD]

@@ -53,7 +53,7 @@ def backend(target: str) -> Iterator[TritonBackend]:
     backend = TritonBackend(target, {THREADS: (1, 2, 999)}, settle=0.0)
     yield backend
     backend.close()
-    another = TritonBackend(target)
+    another = TritonBackend(target, {THREADS: (1, 2, 999)})
     changed, found = another._control, backend._control
     assert isinstance(changed, RepositoryFile)
     assert isinstance(found, RepositoryFile)

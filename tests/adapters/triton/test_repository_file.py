@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.text_format import Parse
+from tritonclient.grpc import model_config_pb2
 
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.repository_file import RepositoryFile
@@ -39,3 +42,35 @@ def test_a_file_that_the_server_could_not_read_any_more(
         control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
 
     assert file.read_text() == TEXT
+
+
+class Polling(Server):
+    """A server that reads the file whenever it is asked."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def config(self) -> ModelConfig:
+        read = Parse(self.file.read_text(), model_config_pb2.ModelConfig())
+        return MessageToDict(read, preserving_proto_field_name=True)
+
+
+def test_a_file_that_the_operator_has_written_since_comes_back(tmp_path: Path) -> None:
+    """And not the one that was found: it belongs to what was deployed before."""
+    file = tmp_path / "mlp" / "config.pbtxt"
+    file.parent.mkdir()
+    file.write_text(TEXT)
+    server = Polling(file)
+    control = RepositoryFile(server, tmp_path, "mlp")
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+    file.write_text(text := 'name: "mlp"  # theirs\nresponse_cache { enable: true }\n')
+    theirs = server.config()
+
+    control.load({**theirs, "max_batch_size": 4}, 0.0)
+    changed = file.read_text()
+    control.load(theirs, 0.0)
+
+    assert "theirs" not in changed
+    assert file.read_text() == text
+    control.load({"name": "mlp"}, 0.0)
+    assert "mine" not in file.read_text()

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,19 +20,24 @@ import pytest
 from tests.builders import SPACE, configuration
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
+from tests.control.drive.driver_bed import Clients
 from tuner.adapters.backend import Counters
 from tuner.agents.rrl import RRL
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
+from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.report import WorkerReport
+from tuner.control.daemon.target import attached
 from tuner.control.daemon.worker import Worker
 from tuner.control.decide.decision import Apply, Rollback
+from tuner.control.store.order_book import orders_of, pin
 from tuner.control.store.store import Store
 from tuner.control.web.exporter import Exporter
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Grids, KnobSpace
 from tuner.profiler import Profiler
 from tuner.profiler import attachment as attachment_module
+from tuner.profiler.load.in_flight import IN_FLIGHT, WithInFlight
 
 
 def test_each_target_is_treated_as_its_mode_says(bed: Bed) -> None:
@@ -80,6 +86,42 @@ def test_a_later_life_goes_on(bed: Bed) -> None:
     assert any("going on after 25 windows" in sentence for sentence in bed.said)
     assert any(row["number"] == 25 for row in bed.rows("SELECT number FROM policy"))
     assert keeper.workers == {}
+
+
+def test_our_clients_go_on_in_a_later_life(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the limit that they had; that they begin with another one is nobody's change."""
+    limits: list[int] = []
+    told: list[float] = []
+    monkeypatch.setattr(Profiler, "changed", lambda _, ago=0.0: told.append(ago))
+
+    @contextmanager
+    def beside_clients(config: TargetConfig, grids: Grids, **others: Any) -> Iterator[Any]:
+        own = {name: grid for name, grid in grids.items() if name != IN_FLIGHT}
+        with attached(config, own, **others) as (attachment, setting):
+            clients: Any = Clients()
+            server: Any = attachment.backend
+            attachment.backend = WithInFlight(server, clients, (4.0, 16.0))
+            attachment.profiler = Profiler(attachment.backend, clock=server, host=server, clients=server)
+            attachment.original = attachment.backend.current()
+            yield attachment, setting
+            limits.append(clients.in_flight)
+
+    monkeypatch.setattr(worker_module, "attached", beside_clients)
+    monkeypatch.setattr(worker_module, "Simulated", type(None))  # as with a live server
+    bed.write(("a", "observe", ""))
+    bed.run(windows=1)
+    with closing(Store(bed.folder / "s.db")) as store:
+        wanted = pin(store, "a", {"max_batch_size": 8.0, IN_FLIGHT: 4.0})
+    bed.write(("a", "apply", ""))
+    bed.run(windows=2)
+    told.clear()
+    bed.run(windows=2)
+
+    assert limits == [16, 4, 4]
+    assert not any("somebody else" in sentence for sentence in bed.said)
+    assert 0.0 not in told, "nothing was changed between the two lives"
+    with closing(bed.store()) as store:
+        assert orders_of(store, "a").pinned == wanted
 
 
 @pytest.mark.parametrize(("most", "reached"), [(32, True), (16, False)])

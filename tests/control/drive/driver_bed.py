@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from tuner.control.drive.journal import Journal, WindowRecord
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
+from tuner.profiler.load.in_flight import WithInFlight
 
 P95 = Callable[[Configuration], float]
 
@@ -45,6 +47,7 @@ class FakeServer:
         self.running = configuration()
         self.refuses: set[Configuration] = set()
         self.away_until = -1.0
+        self.restarted = False  # whether the next window shows that its process began anew
 
     def describe(self) -> Description:
         return Description(
@@ -80,11 +83,38 @@ class FakeServer:
     def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
         self._answer()
         self.clock.sleep(settle + seconds)
-        return measurement(self.p95(self.running), running=self.running, end=self.clock.now())
+        restarted, self.restarted = self.restarted, False
+        m = measurement(self.p95(self.running), running=self.running, end=self.clock.now())
+        return replace(m, restarted=restarted)
 
     def _answer(self) -> None:
         if self.clock.now() < self.away_until:
             raise Unreachable("no answer on 127.0.0.1:8001")
+
+
+class Clients:
+    """Our own clients, who only remember how many of their requests may be in flight."""
+
+    in_flight = 0
+
+    def set_in_flight(self, most: int) -> None:
+        self.in_flight = most
+
+
+class ServerAndClients:
+    """A server with the knob of our clients beside its own, and its measurer."""
+
+    def __init__(self, server: FakeServer, clients: Clients) -> None:
+        load: Any = clients
+        self.server, self.backend = server, WithInFlight(server, load, (4.0, 16.0))
+
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
+        m = self.server.measure(seconds, settle=settle, enough=enough)
+        return replace(m, configuration=self.backend.current())
+
+    @property
+    def watched(self) -> Watched:
+        return Watched(self.backend, self, self.server.clock)
 
 
 def raising(error: Exception) -> Callable[[Configuration], NoReturn]:
@@ -103,13 +133,15 @@ def drive(
     journal: Journal | None = None,
     resume: RunState | None = None,
     patience: float = 300.0,
+    watched: Watched | None = None,
     **oversight: Any,
 ) -> tuple[Driver, list[str]]:
+    watched = watched or Watched(server, server, server.clock)
     agent = ScriptedAgent(*proposals)
-    loop = ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits())
+    loop = ControlLoop(watched.backend.space, OBJECTIVE, agent, limits=GuardLimits())
     heard: list[str] = []
     driver = Driver(
-        Watched(server, server, server.clock),
+        watched,
         loop,
         window=5.0,
         oversight=Oversight(**oversight),

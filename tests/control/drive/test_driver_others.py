@@ -9,7 +9,17 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.builders import SPACE, configuration
-from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, raising, unseen
+from tests.control.drive.driver_bed import (
+    Book,
+    Clients,
+    FakeClock,
+    FakeServer,
+    Log,
+    ServerAndClients,
+    drive,
+    raising,
+    unseen,
+)
 from tuner.adapters.backend import ApplyReport
 from tuner.control import Apply, Driver, Hold, Rollback, RunState
 from tuner.control.decide.memory import Probation
@@ -180,6 +190,24 @@ def test_a_restart_is_told_from_an_operator_who_puts_the_first_configuration_bac
     assert any("somebody else set" in sentence for sentence in heard)
 
 
+@pytest.mark.parametrize(("back_with", "left_with"), [(1, 2), (8, 8)])
+def test_a_server_that_restarts_within_a_window(back_with: float, left_with: float) -> None:
+    """It was back before anybody asked: what it lost is restored, and what somebody else has set stays."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, heard = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    server.running, server.restarted = configuration(back_with), True
+
+    driver.step()
+
+    assert server.running == configuration(left_with)
+    assert any("somebody else" in sentence for sentence in heard) == (back_with == 8)
+    server.running = configuration()
+    driver.step()
+    assert server.running == configuration(), "by hand, for the restart was some time ago"
+
+
 def test_what_somebody_else_sets_is_not_taken_back_though_ours_was_on_probation() -> None:
     """The probation was of another configuration; even if the SLO breaks now, the change was not ours."""
     server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(8) else 0.02)
@@ -224,6 +252,69 @@ def test_a_server_that_was_set_up_anew_is_respected() -> None:
     assert server.running == configuration(8)
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
     assert "is back with max_batch_size=8" in record.decision.reason
+
+
+def test_a_server_that_restarts_is_recognised_though_it_has_more_knobs_than_at_first() -> None:
+    """Instances were made a knob later, of a model that was deployed with two."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    server.running = configuration(8, 0.002, 2)
+    state = RunState(
+        target="fake://x/m",
+        original={"max_batch_size": 1.0, "max_queue_delay": 0.0},
+        current={"max_batch_size": 8.0, "max_queue_delay": 0.002, "gone": 1.0},
+        last_good={"max_batch_size": 8.0, "max_queue_delay": 0.002},
+    )
+    driver, heard = drive(server, resume=state)
+    driver.step()
+    assert driver.running == configuration(8, 0.002, 2)
+    away(server, configuration(1, 0.0, 2))
+
+    driver.step()
+
+    assert server.running == configuration(8, 0.002, 2)
+    assert not any("somebody else" in sentence for sentence in heard)
+
+
+def test_a_server_that_restarts_does_not_lose_what_our_clients_have() -> None:
+    """Their limit is no reason to take the restart for somebody else's change."""
+    server, clients = FakeServer(FakeClock(), lambda c: 0.02), Clients()
+    wanted = configuration(8).replace(max_in_flight=4.0)
+    book = Book(pinned=wanted)
+    driver, heard = drive(server, watched=ServerAndClients(server, clients).watched, orders=book)
+    driver.step()
+    assert (server.running, clients.in_flight) == (configuration(8), 4)
+    away(server, configuration())
+
+    driver.step()
+
+    assert (server.running, clients.in_flight) == (configuration(8), 4)
+    assert book.orders == Orders(pinned=wanted)
+    assert not any("somebody else" in sentence for sentence in heard)
+
+
+def test_a_change_that_comes_about_late_is_ours_without_the_part_of_our_clients() -> None:
+    """They follow the server, which did not answer; a change of theirs alone does not come about so."""
+    server, clients = FakeServer(FakeClock(), lambda c: 0.02), Clients()
+    book = Book(pinned=configuration(8).replace(max_in_flight=4.0))
+    driver, heard = drive(server, watched=ServerAndClients(server, clients).watched, orders=book)
+    apply = server.apply
+
+    def vanish(wanted: Configuration) -> NoReturn:
+        server.apply = apply  # type: ignore[method-assign]
+        apply(wanted)
+        raise Unreachable("connection reset")
+
+    server.apply = vanish  # type: ignore[method-assign]
+    driver.step()
+    assert clients.in_flight == 16
+
+    driver.step()
+
+    assert (server.running, clients.in_flight) == (configuration(8), 4)
+    assert not any("somebody else" in sentence for sentence in heard)
+    driver.expect_change(driver.running, driver.running.replace(max_in_flight=16.0))
+    driver.step()
+    assert len([sentence for sentence in heard if "came about after all" in sentence]) == 1
 
 
 def test_a_server_that_restarts_while_paused_is_told_truly() -> None:

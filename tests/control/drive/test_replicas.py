@@ -14,7 +14,7 @@ from tuner.control import Apply, Driver, Hold
 from tuner.control.decide.orders import Orders
 from tuner.control.drive.replicas import taken_together
 from tuner.errors import TimedOut, Unreachable
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, Knob, KnobSpace
 
 THEIRS = configuration(16, 0.01, 2)
 
@@ -62,6 +62,22 @@ def test_what_prevails(each: list[Configuration], wanted: Configuration, prevail
 
     assert found.configuration == prevails
     assert bool(found.apart) == (len(set(each)) > 1)
+
+
+def test_what_our_clients_have_is_lost_by_no_replica() -> None:
+    """Two of three have restarted: with the limit that our clients have meanwhile."""
+    limit = Knob(name="max_in_flight", grid=(4.0, 16.0), default=16.0, of_clients=True)
+    restarted, ours = FIRST.replace(max_in_flight=4.0), A.replace(max_in_flight=4.0)
+
+    found = taken_together(
+        [restarted, restarted, ours],
+        KnobSpace([*SPACE.knobs, limit]),
+        applied=ours,
+        original=FIRST.replace(max_in_flight=16.0),
+        wanted=ours,
+    )
+
+    assert found.configuration == ours
 
 
 @pytest.mark.parametrize("restarted", [1, 2])

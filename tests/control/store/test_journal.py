@@ -11,7 +11,16 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
-from tests.control.drive.driver_bed import P95, FakeClock, FakeServer, drive, unseen
+from tests.control.drive.driver_bed import (
+    P95,
+    Book,
+    Clients,
+    FakeClock,
+    FakeServer,
+    ServerAndClients,
+    drive,
+    unseen,
+)
 from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched, WindowRecord
 from tuner.control.store.journal import StoreJournal, last_change, replay, resolve_unfinished
@@ -251,6 +260,28 @@ def test_a_change_that_was_not_answered_ends_when_it_is_known_how(
     assert isinstance(decision, Rollback) == done
     assert target.running == GOOD
     assert not [row for row in store.rows("SELECT sentence FROM event") if "somebody" in row["sentence"]]
+
+
+@pytest.mark.parametrize("batch", [GOOD, BAD])
+def test_a_change_of_server_and_clients_is_found_again(store: Store, batch: Configuration) -> None:
+    """The daemon was killed when the server had its part: our clients begin anew, as before the change."""
+    target = server()
+    for pinned in (batch.replace(max_in_flight=4.0), None):
+        both = ServerAndClients(target, Clients())
+        standing = store.target("a", "fake://x/m", both.backend.space, both.backend.current())
+        journal = StoreJournal(store, standing.id, OBJECTIVE)
+        both.backend.take_up(standing.state.current)
+        book, watched = Book(pinned=pinned), both.watched
+        driver, heard = drive(target, journal=journal, resume=standing.state, watched=watched, orders=book)
+        sentence = resolve_unfinished(store, standing.id, driver)
+        if pinned:
+            silent(target, done=True)
+        driver.step()
+
+    assert sentence is not None
+    assert ("which came about" in sentence) == (batch == BAD)
+    assert outcomes(store)[0] == ("applied" if batch == BAD else "interrupted")
+    assert not any("somebody" in sentence for sentence in heard)
 
 
 def test_a_change_that_was_not_answered_ends_with_the_run(store: Store) -> None:

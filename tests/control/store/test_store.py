@@ -23,13 +23,14 @@ from tests.builders import OBJECTIVE, SPACE, configuration, measurement
 from tests.control.store.store_bed import APPLY, Times, entered, journal, record, state
 from tuner.adapters import ApplyReport
 from tuner.control.decide.decision import Apply, Hold, Rollback
+from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
 from tuner.control.store.history import explain
 from tuner.control.store.policies import keep_policy, load_policy, policy_number
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change, unjudged_change
 from tuner.errors import StorageError
-from tuner.knobs import ApplyCost, Knob, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
 
 
 def test_a_target_is_found_again(tmp_path: Path, store: Store) -> None:
@@ -48,6 +49,22 @@ def test_a_target_is_found_again(tmp_path: Path, store: Store) -> None:
     assert found.state.current == dict(configuration(2))
     assert found.state.last_good == dict(configuration(8))
     assert found.state.window == 7
+
+
+def test_a_knob_that_is_added_later_has_what_runs_then(store: Store) -> None:
+    """In all that is known of the target, and from then on: what a later life finds is perhaps ours."""
+    fewer, later = KnobSpace(SPACE.knobs[:2]), configuration(8, 0.002, 2)
+    first = {"max_batch_size": 1.0, "max_queue_delay": 0.0}
+    target = store.target("a", "sim://mlp", fewer, Configuration(first)).id
+    ours = {"max_batch_size": 8.0, "max_queue_delay": 0.002}
+    state = RunState(target="sim://mlp", original=first, current=ours, last_good=ours)
+    store.decided(target, record(Hold(reason="fine")), state, kept=True)
+
+    store.target("a", "sim://mlp", SPACE, later)
+    found = store.target("a", "sim://mlp", SPACE, configuration(4, 0.0, 1)).state
+
+    assert found.original == dict(configuration(1, 0.0, 2))
+    assert found.current == found.last_good == dict(later)
 
 
 def test_another_server_of_the_same_name_is_another_target(store: Store) -> None:

@@ -195,6 +195,7 @@ class Worker:
             running = prevailing(configurations(attachment.backend), attachment.space)
             standing = self._store.target(c.name, c.url, attachment.space, running, objective=objective.key)
             self._id = standing.id
+            attachment.take_up(standing.state.current)
             self._scaling = TargetScaling(c.slo, attachment.space, attachment.cores)
             if c.plan is not None and self.advisor is None:
                 from tuner.control.daemon.pool_advice import PoolAdvisor

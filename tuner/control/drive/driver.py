@@ -39,7 +39,7 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.outage import first_answer
-from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed
+from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed, as_seen
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState
@@ -112,11 +112,12 @@ class Driver:
         self._lost: Configuration | None = None  # what a restart has undone and nothing has replaced yet
         self.original = self.running = prevailing(configurations(self.backend), loop.space)
         if resume is not None:
+            resume = resume.completed(self.running)
             # What was applied last, not what runs now: the first turn has to notice a difference.
             self.original, self.running = Configuration(resume.original), Configuration(resume.current)
             self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
             self._number = resume.window
-        self._may_have_restarted = resume is not None  # between two processes
+        self._may_have_restarted = resume is not None  # while no process of ours watched
         self.reconfigurations = 0
         self._journal.stands(self._state())
 
@@ -197,6 +198,7 @@ class Driver:
             found = self._ask_running(measurement.configuration)
         except AdapterError as error:
             return self._recover(error)
+        self._may_have_restarted = self._may_have_restarted or measurement.restarted
         if found.apart:  # the window shows no one configuration
             disturbed = (*measurement.disturbed, found.apart)
             measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)
@@ -296,9 +298,9 @@ class Driver:
     def _reconcile(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
 
-        A server that was away, and runs what it ran when the first driver attached, was restarted: the last
-        good configuration is put back. Anything else was set by somebody, and is respected. Replicas that run
-        something else than what prevails get that.
+        A server that was away, or whose process began anew in the window, and that runs what it ran when the
+        first driver attached, was restarted: the last good configuration is put back. Anything else was set
+        by somebody, and is respected. Replicas that run something else than what prevails get that.
         """
         running = found.configuration
         if self._confirm(found) or self._unchanged(running):
@@ -329,8 +331,9 @@ class Driver:
         return space.same(running, self.running) and (not exactly or space.equal(running, self.running))
 
     def _was_restarted(self, running: Configuration) -> bool:
-        """Return whether a server runs what it ran at first because it has been away meanwhile."""
-        return self._may_have_restarted and self.loop.space.same(running, self.original)
+        """Return whether a server runs what it ran at first because it may have been restarted meanwhile."""
+        space = self.loop.space
+        return self._may_have_restarted and space.same(running, space.with_clients(self.original, running))
 
     def _restore_again(self, running: Configuration) -> Apply | None:
         """Return the restoration of what a restarted server has lost, if that has failed so far.
@@ -369,9 +372,10 @@ class Driver:
         change, same, running = self._unconfirmed, self.loop.space.same, found.configuration
         if change is None:
             return False
-        previous = self._unless_same(change.previous, change.wanted)
+        wanted = as_seen(self.loop.space, change.previous, change.wanted, running)
+        previous = self._unless_same(change.previous, wanted)
         runs = same if previous is not None else self.loop.space.equal
-        came = runs(running, change.wanted) and not (found.apart and previous is None)
+        came = runs(running, wanted) and not (found.apart and previous is None)
         self.running = running if came else self.running
         if (record := change.ended(came)) is not None:
             self._journal.changed(record, self._state())

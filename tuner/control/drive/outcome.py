@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from tuner.adapters.backend import ApplyReport
 from tuner.control.drive.journal import WindowRecord
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, KnobSpace
 
-__all__ = ["LATE", "Outcome", "Unconfirmed"]
+__all__ = ["LATE", "Outcome", "Unconfirmed", "as_seen"]
 
 LATE = 600.0
 """How long a change may come about after its end was not seen, s: a large model takes minutes to load."""
@@ -53,3 +53,21 @@ class Unconfirmed(NamedTuple):
         if not came:
             return replace(self.record, outcome="failed")
         return replace(self.record, outcome="applied", error=f"{self.record.error}; it came about after all")
+
+
+def as_seen(
+    space: KnobSpace, previous: Configuration, wanted: Configuration, running: Configuration
+) -> Configuration:
+    """Return what runs if a change came about whose end was not seen.
+
+    Our own clients follow the server, and did not get that far: they have what they had. A change of theirs
+    alone did not come about.
+
+    Args:
+        space: The knobs.
+        previous: What ran before the change.
+        wanted: What was to run.
+        running: What runs now.
+    """
+    seen = space.with_clients(wanted, running)
+    return wanted if space.same(seen, previous) else seen

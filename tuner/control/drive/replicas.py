@@ -47,7 +47,10 @@ def taken_together(
         wanted: What a change was to bring about whose end was not seen; else what was applied.
     """
     kinds = [space.nearest(one) for one in each]
-    counts, (ours, first, asked) = Counter(kinds), map(space.nearest, (applied, original, wanted))
+    counts = Counter(kinds)
+    # Our own clients have one limit for all, which no replica can lose.
+    known = [space.with_clients(one, each[0]) for one in (applied, original, wanted)]
+    ours, first, asked = map(space.nearest, known)
     prevails = counts.most_common(1)[0][0]
     if asked in counts and asked != ours:
         prevails = asked

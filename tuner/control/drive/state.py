@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from tuner.files.stored import Stored
@@ -21,3 +22,19 @@ class RunState(Stored):
     current: dict[str, float]
     last_good: dict[str, float] | None = None
     window: int = 0
+
+    def completed(self, running: Mapping[str, float]) -> RunState:
+        """Return the state with a value for each knob, also for those that were added since.
+
+        Nobody but their owner has turned those yet: they have run since the beginning as they run now.
+
+        Args:
+            running: What the target runs now.
+        """
+        good = self.last_good
+        changes = {
+            "original": {**running, **self.original},
+            "current": {name: self.current.get(name, value) for name, value in running.items()},
+            "last_good": {**running, **good} if good is not None else None,
+        }
+        return self.model_copy(update=changes)

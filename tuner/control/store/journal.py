@@ -12,6 +12,7 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
+from tuner.control.drive.outcome import as_seen
 from tuner.control.drive.state import RunState
 from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
@@ -93,7 +94,8 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
         return space.same(one, other) if covered else one == other
 
     found = configurations(driver.backend)
-    if all(same(one, unfinished.wanted) for one in found):
+    wanted = as_seen(space, unfinished.previous, unfinished.wanted, found[0])
+    if all(same(one, wanted) for one in found):
         driver.loop.memory.failed_requests = unfinished.failed_requests
         driver.expect_change(unfinished.previous, unfinished.wanted, back=unfinished.back)
         now = "" if unfinished.back else "; it is on probation now"
@@ -102,7 +104,7 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
     else:
         sentence = f"killed in the middle of changing to {text}, which did not come about"
         error = f"killed meanwhile; the server runs {' and '.join(sorted({space.format(c) for c in found}))}"
-        ours = all(same(one, unfinished.wanted) or same(one, unfinished.previous) for one in found)
+        ours = all(same(one, wanted) or same(one, unfinished.previous) for one in found)
         if ours and driver.applies and not all(same(one, unfinished.previous) for one in found):
             error += _put_back(driver, unfinished.previous)
         store.changed(unfinished.decision, "interrupted", driver.running, error=error)

@@ -122,7 +122,8 @@ class Store(Database):
 
         A new target is added. A pin or rollback is taken back if it was ordered for another server, or for
         values that the knobs no longer have; a last good configuration with such values is left out, and so
-        is one that was good for another objective.
+        is one that was good for another objective. Knobs that were added since have what runs now in all of
+        its configurations.
 
         Args:
             name: Its name.
@@ -141,10 +142,11 @@ class Store(Database):
                 (name, place, json.dumps(space.to_json()), text, text),
             )
             row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
+            self._complete(db, row, running)
             self._withdraw_orders(db, before, row, space)
             if objective is not None and row["objective"] != objective:
                 self._set_objective(db, row, objective)
-                row = db.execute("SELECT * FROM target WHERE id = ?", (row["id"],)).fetchone()
+            row = db.execute("SELECT * FROM target WHERE id = ?", (row["id"],)).fetchone()
         with self.parsing_rows():
             good = configuration_of(row["last_good"]) if row["last_good"] else None
             state = RunState(
@@ -183,6 +185,14 @@ class Store(Database):
     def current(self, name: str) -> sqlite3.Row | None:
         """Return the target of a name that was attached last: the URL of a name may change."""
         return self.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
+
+    def _complete(self, db: sqlite3.Connection, row: sqlite3.Row, running: Configuration) -> None:
+        """Store in the configurations of a target what runs now of knobs that were added since."""
+        for column in ("original", "running", "last_good"):
+            stored = self.configuration(row[column]) if row[column] is not None else running
+            if set(running) - set(stored):
+                values = text_of({**running, **stored}), row["id"]
+                db.execute(f"UPDATE target SET {column} = ? WHERE id = ?", values)
 
     def _withdraw_orders(
         self, db: sqlite3.Connection, before: sqlite3.Row | None, row: sqlite3.Row, space: KnobSpace
