@@ -41,7 +41,6 @@ WARM_UP = 1.0
 """s of the same load before each trial."""
 SYSTEMS: dict[str, dict[str, Any]] = {
     "symphony": {"policy": "symphony"},
-    "symphony, deferral 0.2": {"policy": "symphony", "options": {"deferral": 0.2}},
     "symphony, deferral 0.4": {"policy": "symphony", "options": {"deferral": 0.4}},
     "eager": {"policy": "eager"},
 }
@@ -96,7 +95,7 @@ def bad_rates(
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=60,
+    minutes=50,
     live=True,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
