@@ -196,7 +196,7 @@ class TuningSession:
     def _restore(self) -> None:
         try:
             self.attachment.restore()
-            self.driver.running = self.driver.original
+            self.driver.running = self.driver.reconciler.original
         except AdapterError as error:
             self.say(f"[red]could not restore the original configuration: {plain(str(error))}[/red]")
 

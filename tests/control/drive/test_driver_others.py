@@ -312,7 +312,7 @@ def test_a_change_that_comes_about_late_is_ours_without_the_part_of_our_clients(
 
     assert (server.running, clients.in_flight) == (configuration(8), 4)
     assert not any("somebody else" in sentence for sentence in heard)
-    driver.expect_change(driver.running, driver.running.replace(max_in_flight=16.0))
+    driver.reconciler.expect(driver.running, driver.running.replace(max_in_flight=16.0))
     driver.step()
     assert len([sentence for sentence in heard if "came about after all" in sentence]) == 1
 

@@ -20,8 +20,8 @@ apply                    changes the server, and reports to the loop what came o
 
 In the code: `step` and `observe` take a turn by `_turn`. It measures (`_measure`, or `_recover` if nothing
 answers), asks what the server runs (`_ask_running`), and hands both to `_act`, which reads the orders,
-compares (`_reconcile`) and decides. `_carry_out` writes the decision down (`_write_down`) and calls `_apply`,
-which tries it on one replica (`_try_first`), then changes the server (`_set`).
+compares (`Reconciler.compare`) and decides. `_carry_out` writes the decision down (`_write_down`) and calls
+`_apply`, which tries it on one replica (`_try_first`), then changes the server (`_set`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import Journal, StateFile, WindowRecord
 from tuner.control.drive.outage import first_answer
-from tuner.control.drive.outcome import LATE, Outcome, Unconfirmed, as_seen
+from tuner.control.drive.outcome import Outcome, left_behind
 from tuner.control.drive.oversight import Oversight
+from tuner.control.drive.reconciler import Reconciler
 from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState
 from tuner.control.drive.watched import Watched, longest
@@ -80,6 +81,9 @@ class Driver:
         resume: The state in which an earlier process left the target, if there was one.
         patience: How long to wait for a server that is away, s.
         notify: Receives a sentence about everything unusual.
+
+    Attributes:
+        reconciler: Knows what the server should run.
     """
 
     def __init__(
@@ -108,41 +112,46 @@ class Driver:
         self._change_before: ApplyReport | None = None  # the change that the next window follows
         self._number = 0
         self._target = self.backend.describe().target
-        self._unconfirmed: Unconfirmed | None = None
-        self._lost: Configuration | None = None  # what a restart has undone and nothing has replaced yet
-        self.original = self.running = prevailing(configurations(self.backend), loop.space)
+        self._applied = 0  # changes
+        self.reconciler = Reconciler(
+            prevailing(configurations(self.backend), loop.space),
+            loop,
+            self._oversight,
+            now=self._clock.now,
+            ended=lambda record: self._journal.changed(record, self._state()),
+            notify=notify,
+        )
         if resume is not None:
-            resume = resume.completed(self.running)
-            # What was applied last, not what runs now: the first turn has to notice a difference.
-            self.original, self.running = Configuration(resume.original), Configuration(resume.current)
-            self.loop.last_good = Configuration(resume.last_good) if resume.last_good is not None else None
-            self._number = resume.window
-        self._may_have_restarted = resume is not None  # while no process of ours watched
-        self.reconfigurations = 0
+            self._resume(resume.completed(self.running))
         self._journal.stands(self._state())
+
+    def _resume(self, state: RunState) -> None:
+        """Go on from where an earlier process was."""
+        kept = self.reconciler
+        # What was applied last, not what runs now: the first turn has to notice a difference.
+        kept.original, kept.running = Configuration(state.original), Configuration(state.current)
+        kept.may_have_restarted = True  # while no process of ours watched
+        self.loop.last_good = Configuration(state.last_good) if state.last_good is not None else None
+        self._number = state.window
+
+    @property
+    def running(self) -> Configuration:
+        """What the server should run: what was applied last."""
+        return self.reconciler.running
+
+    @running.setter
+    def running(self, configuration: Configuration) -> None:
+        self.reconciler.running = configuration
+
+    @property
+    def reconfigurations(self) -> int:
+        """How often the server was changed."""
+        return self._applied + self.reconciler.confirmed
 
     @property
     def applies(self) -> bool:
         """Whether the server may be changed at all."""
         return self._oversight.apply and not self._oversight.orders.read().paused
-
-    def expect_change(
-        self,
-        previous: Configuration,
-        wanted: Configuration,
-        *,
-        back: bool = False,
-        record: WindowRecord | None = None,
-    ) -> None:
-        """Note a change whose end was not seen: the next turns find out whether it came about.
-
-        Args:
-            previous: What the server ran before.
-            wanted: What it may come to run.
-            back: Whether it is a rollback.
-            record: The turn whose end has to be written down, if there is one.
-        """
-        self._unconfirmed = Unconfirmed(previous, wanted, back, self._clock.now() + LATE, record)
 
     def windows(self) -> Iterator[WindowRecord]:
         """Take one turn after the other without end; the caller stops."""
@@ -176,7 +185,9 @@ class Driver:
             self._notify(f"the server could not be asked what it runs: {error}")
         else:
             running = found.configuration
-            if not (self._confirm(found) or same(running, self.running) or self._was_restarted(running)):
+            reconciler = self.reconciler
+            ours = reconciler.confirm(found) or same(running, self.running)
+            if not (ours or reconciler.was_restarted(running)):
                 best = running
                 self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
             self.running = running
@@ -198,7 +209,7 @@ class Driver:
             found = self._ask_running(measurement.configuration)
         except AdapterError as error:
             return self._recover(error)
-        self._may_have_restarted = self._may_have_restarted or measurement.restarted
+        self.reconciler.may_have_restarted |= measurement.restarted
         if found.apart:  # the window shows no one configuration
             disturbed = (*measurement.disturbed, found.apart)
             measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)
@@ -220,7 +231,7 @@ class Driver:
         """Wait for a server that is away, then decide without a window; a lost configuration is restored."""
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
         self._journal.stands(self._state())
-        begun, self._may_have_restarted = self._clock.now(), True
+        begun, self.reconciler.may_have_restarted = self._clock.now(), True
         found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
         current = found.configuration
         waited = self._clock.now() - begun
@@ -243,9 +254,11 @@ class Driver:
         if shown is not None and not isinstance(self.backend, Canary):
             return Found(shown)
         each, space, wanted = configurations(self.backend), self.loop.space, self.running
-        if self._unconfirmed is not None:
-            wanted = self._unconfirmed.wanted
-        return taken_together(each, space, applied=self.running, original=self.original, wanted=wanted)
+        if self.reconciler.unconfirmed is not None:
+            wanted = self.reconciler.unconfirmed.wanted
+        return taken_together(
+            each, space, applied=self.running, original=self.reconciler.original, wanted=wanted
+        )
 
     def _act(
         self, found: Found, judge: Callable[[], Decision], measurement: Measurement | None = None
@@ -258,7 +271,7 @@ class Driver:
             measurement: The window, if there was one.
         """
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
-        restore = self._reconcile(found)
+        restore = self.reconciler.compare(found)
         decision, before = restore or judge(), self.running
         if restore is not None:
             self.running = found.configuration
@@ -277,7 +290,7 @@ class Driver:
             if restore is not None:
                 self.running = before  # nothing was restored: the next turn has to try again
             raise
-        self._may_have_restarted = False
+        self.reconciler.may_have_restarted = False
         # An order to roll back is tried once; after a restoration its turn comes next.
         if restore is None and self.loop.orders.rollback is not None:
             self._oversight.orders.done(self.loop.orders.rollback)
@@ -295,117 +308,6 @@ class Driver:
         if space.same(pinned, self.running) and not space.equal(pinned, self.running):
             self._oversight.orders.moved(pinned, self.running)
 
-    def _reconcile(self, found: Found) -> Apply | None:
-        """Compare what the server runs with what was applied; return what to restore, if anything.
-
-        A server that was away, or whose process began anew in the window, and that runs what it ran when the
-        first driver attached, was restarted: the last good configuration is put back. Anything else was set
-        by somebody, and is respected. Replicas that run something else than what prevails get that.
-        """
-        running = found.configuration
-        if self._confirm(found) or self._unchanged(running):
-            self.running = running  # a value on no grid may differ a little
-            return self._reunite_replicas(found) or self._restore_again(running)
-        if not self._was_restarted(running):
-            self._respect(running)
-            return None
-        self.loop.observe(on.Lost(self.running))
-        restore = self.loop.restoration(running, self.running)
-        self._lost = self.running if restore is not None else None
-        if restore is None:
-            self.running = running
-            if self.loop.orders.paused:
-                text = self.loop.space.format(running)
-                self._notify(
-                    f"the server lost its configuration and runs {text}; nothing is put back: paused"
-                )
-        return restore
-
-    def _unchanged(self, running: Configuration) -> bool:
-        """Return whether a server runs what was applied.
-
-        Where it may have been restarted, or is pinned, it is not enough that both are nearest to the same
-        configuration: the grids need not contain what it ran at first.
-        """
-        space, exactly = self.loop.space, self._may_have_restarted or self.loop.orders.pinned is not None
-        return space.same(running, self.running) and (not exactly or space.equal(running, self.running))
-
-    def _was_restarted(self, running: Configuration) -> bool:
-        """Return whether a server runs what it ran at first because it may have been restarted meanwhile."""
-        space = self.loop.space
-        return self._may_have_restarted and space.same(running, space.with_clients(self.original, running))
-
-    def _restore_again(self, running: Configuration) -> Apply | None:
-        """Return the restoration of what a restarted server has lost, if that has failed so far.
-
-        It waits while orders or the circuit breaker forbid changes, and is over when the windows meanwhile
-        have shown that what runs is better.
-        """
-        orders = self.loop.orders
-        if self._lost is None or orders.standing or orders.rollback is not None or self.loop.memory.pause:
-            return None
-        if (restore := self.loop.restoration(running, self._lost)) is None:
-            self._lost = None
-            return None
-        return restore if self._oversight.apply and self._oversight.permit(restore) else None
-
-    def _reunite_replicas(self, found: Found) -> Apply | None:
-        """Return the change that gives all replicas one configuration, if they have come apart.
-
-        It waits while orders or the circuit breaker forbid changes.
-        """
-        orders = self.loop.orders
-        # A rollback gives all replicas one configuration, too; the breaker spares one that refuses.
-        if not found.apart or orders.paused or orders.rollback is not None or self.loop.memory.pause:
-            return None
-        if not self._oversight.apply:
-            return None
-        wanted = self.running if orders.pinned is None else orders.pinned
-        return Apply(configuration=wanted, reason=f"{found.apart}; all get the same again", restores=True)
-
-    def _confirm(self, found: Found) -> bool:
-        """Return whether a change whose end was not seen has come about, and write its end down.
-
-        While the server runs what it ran before, the change counts as failed; it may still come about until
-        its deadline, so it is looked for again in the next turn.
-        """
-        change, same, running = self._unconfirmed, self.loop.space.same, found.configuration
-        if change is None:
-            return False
-        wanted = as_seen(self.loop.space, change.previous, change.wanted, running)
-        previous = self._unless_same(change.previous, wanted)
-        runs = same if previous is not None else self.loop.space.equal
-        came = runs(running, wanted) and not (found.apart and previous is None)
-        self.running = running if came else self.running
-        if (record := change.ended(came)) is not None:
-            self._journal.changed(record, self._state())
-        early = self._clock.now() < change.deadline and previous is not None and same(running, previous)
-        self._unconfirmed = change._replace(failed=True) if early else None
-        if came:
-            self._lost = None
-            self._notify(f"the change to {self.loop.space.format(running)} came about after all")
-            # Without a record it is counted already, with the other changes of an earlier process.
-            cost = self.loop.space.apply_cost(change.previous, running) if change.record is not None else None
-            self.reconfigurations += cost is not None
-            self.loop.observe(on.InForce(previous, change.back, self._clock.now(), cost))
-        return came
-
-    def _unless_same(self, previous: Configuration, wanted: Configuration) -> Configuration | None:
-        """Return what ran before a change; None if the change only reunited replicas that had come apart."""
-        return None if self.loop.space.same(previous, wanted) else previous
-
-    def _respect(self, found: Configuration) -> None:
-        """Go on from a configuration that somebody else has set. A pin moves there, so as to fight nobody."""
-        orders, going_on = self.loop.orders, "going on from there"
-        if orders.pinned is not None:
-            # The order book comes first: if it cannot be written, the next turn has to notice this again.
-            self._oversight.orders.moved(orders.pinned, found)
-            self.loop.observe(on.Ordered(replace(orders, pinned=found)))
-            going_on = "it is pinned to that now"
-        self.running, self._lost = found, None
-        self.loop.observe(on.Overtaken())
-        self._notify(f"somebody else set {self.loop.space.format(found)}; {going_on}")
-
     def _carry_out(self, record: WindowRecord) -> WindowRecord:
         """Write a decision down, then do it; return the record with what came of it.
 
@@ -422,7 +324,7 @@ class Driver:
         record = self._write_down(replace(record, outcome="decided"))
         previous, back = self.running, isinstance(decision, Rollback)
         # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
-        self.expect_change(previous, decision.configuration, back=back)
+        self.reconciler.expect(previous, decision.configuration, back=back)
         try:
             outcome = self._apply(decision)
         except Exception as error:
@@ -430,10 +332,10 @@ class Driver:
             raise
         record = replace(record, outcome=outcome.word, report=outcome.report, error=outcome.problem)
         if outcome.certain:
-            self._unconfirmed = None
+            self.reconciler.unconfirmed = None
             self._journal.changed(record, self._state())
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
-            self.expect_change(previous, decision.configuration, back=back, record=record)
+            self.reconciler.expect(previous, decision.configuration, back=back, record=record)
         return record
 
     def _write_down(self, record: WindowRecord) -> WindowRecord:
@@ -465,7 +367,9 @@ class Driver:
     def _apply(self, decision: Apply | Rollback) -> Outcome:
         """Change the server as decided, and tell the loop what came of it."""
         back, asked = isinstance(decision, Rollback), False
-        previous = self.running if back else self._unless_same(self.running, decision.configuration)
+        previous: Configuration | None = self.running
+        if not back:
+            previous = left_behind(self.loop.space, self.running, decision.configuration)
         try:
             self._journal.changing()
             if (ended := self._try_first(decision)) is not None:
@@ -476,7 +380,8 @@ class Driver:
         except (Refused, ReadOnly, InvalidInput) as error:
             self.loop.observe(on.Failed(decision))
             if self.loop.memory.pause:
-                self._lost = None  # a server that refuses it for good must not be kept from all else
+                # A server that refuses it for good must not be kept from all else.
+                self.reconciler.lost = None
             return Outcome("failed", str(error))
         except StorageError as error:
             self._notify(f"applying failed: {error}")
@@ -485,10 +390,10 @@ class Driver:
             self._notify(f"applying failed: {error}")
             self.loop.observe(on.Failed(decision, refused=False))
             return Outcome("failed", str(error), certain=not asked)
-        self.running, self._due, self._lost = report.configuration, math.inf, None
+        self.running, self.reconciler.lost, self._due = report.configuration, None, math.inf
         self._settle = report.settle if report.changed else 0.0
         self._change_before = report
-        self.reconfigurations += report.changed
+        self._applied += report.changed
         cost = report.cost if report.changed else ApplyCost.FREE
         self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
         return Outcome("applied", report=report)
@@ -524,7 +429,7 @@ class Driver:
         good = self.loop.last_good
         return RunState(
             target=self._target,
-            original=dict(self.original),
+            original=dict(self.reconciler.original),
             current=dict(self.running),
             last_good=dict(good) if good is not None else None,
             window=self._number,

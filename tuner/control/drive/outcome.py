@@ -9,7 +9,7 @@ from tuner.adapters.backend import ApplyReport
 from tuner.control.drive.journal import WindowRecord
 from tuner.knobs import Configuration, KnobSpace
 
-__all__ = ["LATE", "Outcome", "Unconfirmed", "as_seen"]
+__all__ = ["LATE", "Outcome", "Unconfirmed", "as_seen", "left_behind"]
 
 LATE = 600.0
 """How long a change may come about after its end was not seen, s: a large model takes minutes to load."""
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
 
 
 class Unconfirmed(NamedTuple):
-    """A change whose end was not seen; see :meth:`Driver.expect_change`."""
+    """A change whose end was not seen; see :meth:`Reconciler.expect`."""
 
     previous: Configuration
     """What the server ran before."""
@@ -71,3 +71,8 @@ def as_seen(
     """
     seen = space.with_clients(wanted, running)
     return wanted if space.same(seen, previous) else seen
+
+
+def left_behind(space: KnobSpace, previous: Configuration, wanted: Configuration) -> Configuration | None:
+    """Return what ran before a change; None if the change only reunites replicas that have come apart."""
+    return None if space.same(previous, wanted) else previous

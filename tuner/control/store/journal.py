@@ -97,7 +97,7 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
     wanted = as_seen(space, unfinished.previous, unfinished.wanted, found[0])
     if all(same(one, wanted) for one in found):
         driver.loop.memory.failed_requests = unfinished.failed_requests
-        driver.expect_change(unfinished.previous, unfinished.wanted, back=unfinished.back)
+        driver.reconciler.expect(unfinished.previous, unfinished.wanted, back=unfinished.back)
         now = "" if unfinished.back else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"
         store.changed(unfinished.decision, "applied", found[0], error="killed meanwhile, but it came about")

@@ -1,0 +1,203 @@
+"""Compares what a server runs with what was applied to it, and says what has to be put back.
+
+What a comparison finds, and what follows:
+
+=====================  ======================================================================================
+the server runs        what follows
+=====================  ======================================================================================
+what was applied       nothing; replicas that have come apart get one configuration again, and what a restart
+                       has undone is restored if that failed before
+a change whose end     it is in force, and its end is written down
+was not seen
+what it ran at first,  it was restarted: the last good configuration is restored, and a change that was on
+after it was away      probation counts as failed
+anything else          somebody has set it, and it stays; a pin moves there
+=====================  ======================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tuner.control.decide import event as on
+from tuner.control.decide.decision import Apply
+from tuner.control.decide.loop import ControlLoop
+from tuner.control.drive.journal import WindowRecord
+from tuner.control.drive.outcome import LATE, Unconfirmed, as_seen, left_behind
+from tuner.control.drive.oversight import Oversight
+from tuner.control.drive.replicas import Found
+from tuner.knobs import Configuration
+
+__all__ = ["Reconciler"]
+
+
+class Reconciler:
+    """What a server should run.
+
+    Life: :meth:`compare` once in every turn, with what the server was found to run; :meth:`expect` before
+    each change, and again if its end was not seen.
+
+    Args:
+        running: What the server runs.
+        loop: Hears what became of changes.
+        oversight: What may be done.
+        now: The time, s.
+        ended: Writes down how a change ended whose end was not seen.
+        notify: Receives a sentence about everything unusual.
+
+    Attributes:
+        original: What the server ran when the first driver attached.
+        running: What was applied last.
+        unconfirmed: The change whose end was not seen, if there is one.
+        lost: What a restart has undone and nothing has replaced yet.
+        may_have_restarted: Whether the server was away, or began anew, since the last comparison.
+        confirmed: Changes that came about after all.
+    """
+
+    def __init__(
+        self,
+        running: Configuration,
+        loop: ControlLoop,
+        oversight: Oversight,
+        *,
+        now: Callable[[], float],
+        ended: Callable[[WindowRecord], None],
+        notify: Callable[[str], None],
+    ) -> None:
+        self.original = self.running = running
+        self.unconfirmed: Unconfirmed | None = None
+        self.lost: Configuration | None = None
+        self.may_have_restarted = False
+        self.confirmed = 0
+        self._loop = loop
+        self._oversight = oversight
+        self._now = now
+        self._ended = ended
+        self._notify = notify
+
+    def expect(
+        self,
+        previous: Configuration,
+        wanted: Configuration,
+        *,
+        back: bool = False,
+        record: WindowRecord | None = None,
+    ) -> None:
+        """Note a change whose end was not seen: the next turns find out whether it came about.
+
+        Args:
+            previous: What the server ran before.
+            wanted: What it may come to run.
+            back: Whether it is a rollback.
+            record: The turn whose end has to be written down, if there is one.
+        """
+        self.unconfirmed = Unconfirmed(previous, wanted, back, self._now() + LATE, record)
+
+    def compare(self, found: Found) -> Apply | None:
+        """Compare what the server runs with what was applied; return what to restore, if anything.
+
+        A server that was away, or whose process began anew in the window, and that runs what it ran when the
+        first driver attached, was restarted: the last good configuration is put back. Anything else was set
+        by somebody, and is respected. Replicas that run something else than what prevails get that.
+        """
+        running = found.configuration
+        if self.confirm(found) or self._unchanged(running):
+            self.running = running  # a value on no grid may differ a little
+            return self._reunite_replicas(found) or self._restore_again(running)
+        if not self.was_restarted(running):
+            self._respect(running)
+            return None
+        self._loop.observe(on.Lost(self.running))
+        restore = self._loop.restoration(running, self.running)
+        self.lost = self.running if restore is not None else None
+        if restore is None:
+            self.running = running
+            if self._loop.orders.paused:
+                text = self._loop.space.format(running)
+                self._notify(
+                    f"the server lost its configuration and runs {text}; nothing is put back: paused"
+                )
+        return restore
+
+    def _unchanged(self, running: Configuration) -> bool:
+        """Return whether a server runs what was applied.
+
+        Where it may have been restarted, or is pinned, it is not enough that both are nearest to the same
+        configuration: the grids need not contain what it ran at first.
+        """
+        space, exactly = self._loop.space, self.may_have_restarted or self._loop.orders.pinned is not None
+        return space.same(running, self.running) and (not exactly or space.equal(running, self.running))
+
+    def was_restarted(self, running: Configuration) -> bool:
+        """Return whether a server runs what it ran at first because it may have been restarted meanwhile."""
+        space = self._loop.space
+        return self.may_have_restarted and space.same(running, space.with_clients(self.original, running))
+
+    def _restore_again(self, running: Configuration) -> Apply | None:
+        """Return the restoration of what a restarted server has lost, if that has failed so far.
+
+        It waits while orders or the circuit breaker forbid changes, and is over when the windows meanwhile
+        have shown that what runs is better.
+        """
+        orders = self._loop.orders
+        if self.lost is None or orders.standing or orders.rollback is not None or self._loop.memory.pause:
+            return None
+        if (restore := self._loop.restoration(running, self.lost)) is None:
+            self.lost = None
+            return None
+        return restore if self._oversight.apply and self._oversight.permit(restore) else None
+
+    def _reunite_replicas(self, found: Found) -> Apply | None:
+        """Return the change that gives all replicas one configuration, if they have come apart.
+
+        It waits while orders or the circuit breaker forbid changes.
+        """
+        orders = self._loop.orders
+        # A rollback gives all replicas one configuration, too; the breaker spares one that refuses.
+        if not found.apart or orders.paused or orders.rollback is not None or self._loop.memory.pause:
+            return None
+        if not self._oversight.apply:
+            return None
+        wanted = self.running if orders.pinned is None else orders.pinned
+        return Apply(configuration=wanted, reason=f"{found.apart}; all get the same again", restores=True)
+
+    def confirm(self, found: Found) -> bool:
+        """Return whether a change whose end was not seen has come about, and write its end down.
+
+        While the server runs what it ran before, the change counts as failed; it may still come about until
+        its deadline, so it is looked for again in the next turn.
+        """
+        change, same, running = self.unconfirmed, self._loop.space.same, found.configuration
+        if change is None:
+            return False
+        wanted = as_seen(self._loop.space, change.previous, change.wanted, running)
+        previous = left_behind(self._loop.space, change.previous, wanted)
+        runs = same if previous is not None else self._loop.space.equal
+        came = runs(running, wanted) and not (found.apart and previous is None)
+        self.running = running if came else self.running
+        if (record := change.ended(came)) is not None:
+            self._ended(record)
+        early = self._now() < change.deadline and previous is not None and same(running, previous)
+        self.unconfirmed = change._replace(failed=True) if early else None
+        if came:
+            self.lost = None
+            self._notify(f"the change to {self._loop.space.format(running)} came about after all")
+            cost = None  # without a record it is counted already, with the others of an earlier process
+            if change.record is not None:
+                cost = self._loop.space.apply_cost(change.previous, running)
+            self.confirmed += cost is not None
+            self._loop.observe(on.InForce(previous, change.back, self._now(), cost))
+        return came
+
+    def _respect(self, found: Configuration) -> None:
+        """Go on from a configuration that somebody else has set. A pin moves there, so as to fight nobody."""
+        orders, going_on = self._loop.orders, "going on from there"
+        if orders.pinned is not None:
+            # The order book comes first: if it cannot be written, the next turn has to notice this again.
+            self._oversight.orders.moved(orders.pinned, found)
+            self._loop.observe(on.Ordered(replace(orders, pinned=found)))
+            going_on = "it is pinned to that now"
+        self.running, self.lost = found, None
+        self._loop.observe(on.Overtaken())
+        self._notify(f"somebody else set {self._loop.space.format(found)}; {going_on}")
