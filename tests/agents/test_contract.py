@@ -81,7 +81,7 @@ class TestSafeGp(CatalogueContract):
     name = "safe_gp"
     windows = 12
     near = 2.0
-    seeds = 1
+    seeds = 3
 
     @pytest.fixture(autouse=True)
     def botorch(self) -> None:
