@@ -22,6 +22,7 @@ POLICIES: list[tuple[str, dict[str, Any]]] = [
     ("symphony", {"deferral": 0.5, "drop": "early", "schedulable": "beta_lambda"}),
     ("eager", {}),
     ("clockwork", {}),
+    ("nexus", {}),
 ]
 AT_ONCE: list[tuple[str, dict[str, Any]]] = [("symphony", {"deferral": 0.0}), ("eager", {})]
 
