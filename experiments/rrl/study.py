@@ -226,6 +226,8 @@ def relation_rows(
 ) -> list[Row]:
     """Return by how many per cent RRL lies below each rival, seed by seed under the same load.
 
+    Seeds with which the rival has nothing to lie below are left out, and counted in the note.
+
     Args:
         case: Its name.
         runs: Of the case.
@@ -236,19 +238,16 @@ def relation_rows(
     ours, (value, _) = of_agent(runs, AGENTS[0]), FIGURES[what]
     rows = []
     for rival, paper in published.items():
-        theirs = of_agent(runs, rival)
-        saved = [
-            100.0 * (1.0 - value(mine) / value(other)) if value(other) > 0 else float("nan")
-            for mine, other in zip(ours, theirs, strict=True)
-        ]
-        known = [number for number in saved if np.isfinite(number)]
+        pairs = list(zip(ours, of_agent(runs, rival), strict=True))
+        saved = [100.0 * (1.0 - value(mine) / value(other)) for mine, other in pairs if value(other) > 0]
+        without = len(pairs) - len(saved)
+        seeds = f"on {without} of {len(pairs)} seeds the rival had none" if saved else "the rival had none"
+        said = "; ".join(filter(None, (note, seeds if without else "")))
         name = f"{case}: {what} of RRL below {NAMES.get(rival, rival)}"
-        if known:
-            rows.append(row(name, known, unit="%", published=paper, note=note))
+        if saved:
+            rows.append(row(name, saved, unit="%", published=paper, note=said))
         else:
-            rows.append(
-                Row(id=name, published=paper, measured=None, unit="%", note=f"{note}; the rival had none")
-            )
+            rows.append(Row(id=name, published=paper, measured=None, unit="%", note=said))
     return rows
 
 

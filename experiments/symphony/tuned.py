@@ -109,7 +109,7 @@ def reordered() -> list[dict[str, Any]]:
     name="symphony-tuned",
     title="The scheduler's knobs tuned for each of these clusters, against symphony and eager",
     paper="Symphony",
-    minutes=10,
+    minutes=60,
 )
 class TunedKnobs(Experiment[ClusterPoint, TunedCluster]):
     """Tunes the knobs for every cluster, and measures the choice on other seeds."""

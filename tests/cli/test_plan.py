@@ -408,7 +408,7 @@ def test_the_split_of_whole_accelerators_is_simulated(plan: Plan) -> None:
 
 
 def test_a_placement_is_chosen_by_simulation(plan: Plan) -> None:
-    """It is shown, is no worse than the packing alone, and is an option of the policy."""
+    """It is shown, is here no worse than the packing alone, and is an option of the policy."""
     session = "{name: %s, alpha_ms: 1, beta_ms: 5, slo_ms: %d, rate: 100}"
     sessions = ", ".join(session % pair for pair in (("a", 25), ("b", 60), ("c", 200), ("d", 200)))
     text = f"accelerators: 2\nseconds: 5\npolicy: nexus\nsessions: [{sessions}]\n"

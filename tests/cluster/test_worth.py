@@ -89,6 +89,29 @@ def test_batches_that_end_at_the_largest_of_a_line() -> None:
 
 
 @pytest.mark.compiled
+def test_a_short_table_that_caps_the_batches_of_other_kinds_is_noted() -> None:
+    """With an SLO of 8.5 ms, a largest batch of 3 or a longer table it does not matter."""
+
+    def unlike(slo_ms: float, table: list[float], **more: object) -> Scenario:
+        profiles = {"a100": {"alpha_ms": 1.0, "beta_ms": 5.0}, "t4": {"profile_ms": table}}
+        session = {"name": "a", "profiles": profiles, "slo_ms": slo_ms, "rate": 200.0, **more}
+        kinds = [{"kind": "a100", "count": 4}, {"kind": "t4", "count": 1}]
+        return Scenario.model_validate(
+            {"policy": "eager", "accelerators": kinds, "sessions": [session], "seconds": 8.0}
+        )
+
+    outcome = simulate(make())
+    short = [9.0, 12.0, 15.0]
+
+    (said,) = doubts(unlike(50.0, short), outcome)
+    others = unlike(8.5, short), unlike(50.0, short, max_batch=3), unlike(50.0, [9.0] * 45)
+
+    assert "batches of a have at most 3 requests on every accelerator" in said
+    assert "its profile on t4 ends there, though more fit into its SLO on a100" in said
+    assert [doubts(other, outcome) for other in others] == [()] * 3
+
+
+@pytest.mark.compiled
 def test_other_seeds_are_near() -> None:
     """Their search begins at the result, and takes few trials."""
     scenario = make()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,18 @@ from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, linear_la
 from tuner.scheduling.vocabulary import DISPATCH, DROP
 from tuner.testing.driver import PolicyRun
 
-__all__ = ["MS", "RESNET50", "Scenario", "at", "dropped", "linear", "one", "random_scenario", "sent"]
+__all__ = [
+    "MS",
+    "RESNET50",
+    "Scenario",
+    "at",
+    "dropped",
+    "linear",
+    "one",
+    "random_scenario",
+    "sent",
+    "unlike_scenario",
+]
 
 MS = 1e-3
 RESNET50 = (1.053 * MS, 5.072 * MS, 25 * MS)
@@ -85,3 +97,17 @@ def random_scenario(seed: int, requests: int = 120) -> Scenario:
     factors = np.where(rng.random(500) < 0.3, rng.uniform(0.5, 2.5, 500), 1.0)
     exact = bool(rng.random() < 0.5)
     return Scenario(spec, arrivals, (1.0,) if exact else tuple(factors.tolist()))
+
+
+def unlike_scenario(seed: int, requests: int = 120) -> Scenario:
+    """A random scenario with a kind of accelerators more, which serves some sessions hardly or not at all."""
+    scenario = random_scenario(seed, requests)
+    rng = np.random.default_rng([seed, 2])
+    sessions = []
+    for session in scenario.spec.sessions:
+        slower = session.latency[:1] * rng.uniform(1.5, 6)
+        sessions.append(replace(session, latency=np.concatenate([session.latency, slower])))
+    kinds = len(sessions[0].latency)
+    added = [kinds - 1, *rng.integers(0, kinds, int(rng.integers(0, 3))).tolist()]
+    order = rng.permutation([*scenario.spec.kinds, *added]).tolist()
+    return scenario._replace(spec=replace(scenario.spec, sessions=sessions, kinds=order))

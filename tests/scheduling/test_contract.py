@@ -113,10 +113,11 @@ def spoiled(spoil: Spoil) -> PolicyContract:
         cluster: Cluster
         fleet: Fleet
         oldest: np.ndarray
+        of_kind: np.ndarray
 
     def wrap(function: Callable[..., int]) -> Callable[..., int]:
         def call(policy: Spoiled, *event: Any) -> int:
-            status = function(eager.Eager(policy.cluster, policy.fleet, policy.oldest), *event)
+            status = function(eager.Eager(*policy), *event)
             spoil(policy.cluster)
             return status
 
@@ -129,7 +130,7 @@ def spoiled(spoil: Spoil) -> PolicyContract:
 
         def make(self, spec: ClusterSpec) -> Any:
             policy = eager.build(spec)
-            return Spoiled(policy.cluster, policy.fleet, policy.oldest)
+            return Spoiled(*policy)
 
     return Contract()
 

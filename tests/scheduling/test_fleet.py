@@ -8,8 +8,21 @@ import numpy as np
 import pytest
 
 from tests.scheduling.scenarios import MS, one
-from tuner.scheduling.cluster import build_cluster
-from tuner.scheduling.fleet import AHEAD, Fleet, earliest, ended, free_at, make_fleet, next_kind, send
+from tuner.scheduling.cluster import ClusterSpec, SessionSpec, build_cluster
+from tuner.scheduling.fleet import (
+    AHEAD,
+    Fleet,
+    earliest,
+    earliest_of,
+    ended,
+    first_to_end,
+    free_at,
+    make_fleet,
+    next_kind,
+    park,
+    send,
+    unpark,
+)
 from tuner.scheduling.requests import begin, push
 from tuner.scheduling.vocabulary import Cluster
 
@@ -34,7 +47,6 @@ def test_the_accelerator_that_is_free_first_is_next(pair: Pair) -> None:
 
     assert chosen == [0, 1, 1]
     assert [free_at(pair[1], accelerator) for accelerator in (0, 1)] == pytest.approx([18 * MS, 23 * MS])
-    assert next_kind(*pair) == 0
 
 
 def test_a_batch_starts_when_it_and_the_accelerator_are_there(pair: Pair) -> None:
@@ -102,3 +114,55 @@ def test_what_executes_at_the_beginning() -> None:
     ended(cluster, fleet, 2)
     assert free_at(fleet, 2) == 3 * MS
     assert not cluster.accelerators[2].outstanding
+
+
+@pytest.fixture
+def unlike() -> Pair:
+    """A slow accelerator, l(1) = 20 and l(2) = 40 ms, and two fast ones, 5 and 6 ms; ten requests at 0."""
+    latency = np.array([[0.0, 5, 6], [0.0, 20, 40]]) * MS
+    spec = ClusterSpec(sessions=[SessionSpec(name="a", slo=30 * MS, latency=latency)], kinds=[1, 0, 0])
+    cluster = build_cluster(spec)
+    for number in range(10):
+        push(cluster, 0, number, 0.0)
+    return cluster, make_fleet(cluster)
+
+
+def test_of_the_kinds_that_would_be_in_time_the_one_free_first_is_next(unlike: Pair) -> None:
+    """The slow one has the lowest number, but not for two requests; the fastest counts if none is in time."""
+    assert [next_kind(*unlike, 0, count, 30 * MS) for count in (1, 2)] == [1, 0]
+
+    send(*unlike, 0, 1, 0)
+
+    assert [next_kind(*unlike, 0, 1, latest * MS) for latest in (30, 1)] == [0, 0]
+    assert [earliest_of(*unlike, kind) for kind in (0, 1)] == [1, 0]
+
+
+def test_of_unlike_accelerators_that_on_which_a_batch_ends_first(unlike: Pair) -> None:
+    """With the fast ones busy until 20 ms it is the idle one first, and a fast one once that is busy, too."""
+    cluster, fleet = unlike
+    for accelerator in (1, 2):
+        for _ in range(4):
+            send(cluster, fleet, 0, 1, accelerator)
+    assert first_to_end(cluster, fleet, 0, 1) == 0
+
+    send(cluster, fleet, 0, 1, 0)
+
+    assert first_to_end(cluster, fleet, 0, 1) == 1
+
+
+def test_what_is_parked_or_overdue_is_of_no_kind(unlike: Pair) -> None:
+    """The trees of the kinds know what that of all accelerators knows."""
+    cluster, fleet = unlike
+    park(cluster, fleet, 1)
+    assert earliest_of(cluster, fleet, 0) == 2
+    send(cluster, fleet, 0, 1, 2)
+
+    begin(cluster, 5 * MS)
+    assert earliest_of(cluster, fleet, 0) == -1
+    assert first_to_end(cluster, fleet, 0, 1) == 0
+
+    ended(cluster, fleet, 2)
+    assert earliest_of(cluster, fleet, 0) == 2
+    unpark(cluster, fleet, 1)
+    send(cluster, fleet, 0, 1, 2)
+    assert earliest_of(cluster, fleet, 0) == 1

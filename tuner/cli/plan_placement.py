@@ -43,7 +43,7 @@ def plan_placement(
         chosen = choose_placement(scenario, note=lambda what: status.update(f"simulating {what}"))
     console.print(_table(scenario, chosen))
     console.print(
-        f"[bold]{chosen.rate:,.4g} requests/s[/bold], the best of {chosen.tried} plans; "
+        f"[bold]{chosen.rate:,.4g} requests/s[/bold] by the best of {chosen.tried} plans on other arrivals; "
         f"{chosen.packed:,.4g} by squishy bin packing alone"
     )
     store_json(out, chosen.to_json())

@@ -38,7 +38,10 @@ HIGHER = 1.01
 
 
 class ChosenPlacement(NamedTuple):
-    """The plan that serves the most; rates in requests/s, within the quantile of every session."""
+    """The plan that was chosen, and what it serves of other arrivals than those by which it was.
+
+    Rates are in requests/s, within the quantile of every session.
+    """
 
     placement: Placement
     rate: float
@@ -60,8 +63,8 @@ class ChosenPlacement(NamedTuple):
 def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda _: None) -> ChosenPlacement:
     """Return the plan with which the scenario's accelerators serve the most.
 
-    Plans are chosen with the next seed; what the chosen one and the policy's own serve is simulated with the
-    scenario's, and the better of the two is returned.
+    Plans are chosen with the next seed. What the chosen one and the policy's own serve is simulated with the
+    scenario's, of which the chosen one may serve less.
 
     Args:
         scenario: With accelerators and the rates that are planned for, in proportion.
@@ -84,8 +87,6 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
     note("the best of them")
     packed = goodput(_with(given, plans[0]), tolerance=TOLERANCE).rate
     rate = goodput(_with(given, trial.best), tolerance=TOLERANCE).rate if trial.best != plans[0] else packed
-    if rate < packed:
-        return ChosenPlacement(plans[0], packed, packed, trial.tried)
     return ChosenPlacement(trial.best, rate, packed, trial.tried)
 
 

@@ -53,14 +53,28 @@ def doubts(
                 f"{rate:,.6g} requests/s are more than the accelerators can execute for long, about "
                 f"{most:,.6g}: so short a time is served from the queue; measure longer"
             )
+    texts += _batch_doubts(scenario)
+    return tuple(texts)
+
+
+def _batch_doubts(scenario: Scenario) -> list[str]:
+    """Return sentences on batches that are kept smaller than they could be."""
+    texts = []
     for session in scenario.sessions:
+        capped = None if scenario.distributes else scenario.hardware.capping_kind(session)
+        if capped is not None:
+            kind, largest, other = capped
+            texts.append(
+                f"batches of {session.name} have at most {largest:,} requests on every accelerator, because "
+                f"its profile on {kind} ends there, though more fit into its SLO on {other}"
+            )
         if session.alpha_ms is None or (session.max_batch or LARGEST + 1) <= LARGEST:
             continue
         if session.alpha_ms * (LARGEST + 1) + (session.beta_ms or 0.0) <= session.slo_ms:
             texts.append(
                 f"batches of {session.name} have at most {LARGEST:,} requests, though more fit into its SLO"
             )
-    return tuple(texts)
+    return texts
 
 
 def _luck_doubts(outcome: Outcome, good: Good) -> list[str]:

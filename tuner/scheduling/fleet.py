@@ -7,6 +7,9 @@ It believes the profile until a batch ends:
 * Ended later: the batches behind it start and end later by what it takes away from them.
 * Should have ended by now, and has not: overdue. Nobody knows when this accelerator will be free, so nothing
   is sent to it until the batch ends.
+
+Where accelerators are of several kinds, a batch may be in time on one and not on another. Those of each kind
+therefore have a tree of their own, so that it is known of each kind which is free first.
 """
 
 from __future__ import annotations
@@ -24,9 +27,12 @@ __all__ = [
     "AHEAD",
     "TOLERANCE",
     "Fleet",
+    "can_serve",
     "delay",
     "earliest",
+    "earliest_of",
     "ended",
+    "first_to_end",
     "free_at",
     "in_time",
     "largest_in_time",
@@ -52,49 +58,72 @@ SENT = np.dtype(
 
 
 class Fleet(NamedTuple):
-    """What is believed of the accelerators. Both arrays are modified in place."""
+    """What is believed of the accelerators. All arrays but ``kinds`` are modified in place."""
 
     free: np.ndarray  # tree over accelerators: when it is free, s; infinite if it can be sent nothing
+    of_kind: np.ndarray  # (K, 2 P) the same of those of each kind only; no rows if all are of one kind
+    kinds: np.ndarray  # (k,) the kinds that accelerators are of, in order
     sent: np.ndarray  # (N, AHEAD) SENT, the oldest first; the first `outstanding` of a row count
 
 
 def make_fleet(cluster: Cluster) -> Fleet:
     """Return the state at time 0, when the accelerators execute at most one batch each."""
-    free = cluster.accelerators["free_at"]  # (N,) s
+    free, kind = cluster.accelerators["free_at"], cluster.accelerators["kind"]  # (N,) s, (N,)
     sent = records((free.size, AHEAD), SENT)
     sent["start"][:, 0] = free  # with no length: only its end counts
-    return Fleet(tree_of(free), sent)
+    tree, kinds = tree_of(free), np.unique(kind).astype(np.int64)
+    of_kind = np.full((cluster.latency.shape[0] if kinds.size > 1 else 0, tree.size), np.inf)
+    for each in range(of_kind.shape[0]):
+        of_kind[each] = tree_of(np.where(kind == each, free, np.inf))
+    return Fleet(tree, of_kind, kinds, sent)
 
 
 @njit_flat
 def earliest(cluster: Cluster, fleet: Fleet) -> int:
     """Return the accelerator that is free first, -1 if of none it is known when.
 
-    Overdue ones are taken out of ``fleet.free``, which is modified in place.
+    Overdue ones are taken out of the trees of ``fleet``, which is modified in place.
     """
-    now = cluster.board[0].now
     while least_key(fleet.free) < np.inf:
         accelerator = least_index(fleet.free)
-        if cluster.accelerators[accelerator].outstanding == 0:
+        if not _is_overdue(cluster, fleet, accelerator):
             return int(accelerator)
-        if fleet.sent[accelerator, 0].start + fleet.sent[accelerator, 0].length > now:
-            return int(accelerator)
-        set_key(fleet.free, accelerator, np.inf)
+        _set_free(cluster, fleet, accelerator, np.inf)
     return -1
+
+
+@njit_flat
+def earliest_of(cluster: Cluster, fleet: Fleet, kind: int) -> int:
+    """Return :func:`earliest` of the accelerators of one kind, where there are several kinds."""
+    while least_key(fleet.of_kind[kind]) < np.inf:
+        accelerator = least_index(fleet.of_kind[kind])
+        if not _is_overdue(cluster, fleet, accelerator):
+            return int(accelerator)
+        _set_free(cluster, fleet, accelerator, np.inf)
+    return -1
+
+
+@njit_inline
+def _is_overdue(cluster: Cluster, fleet: Fleet, accelerator: int) -> bool:
+    """Whether the batch that an accelerator executes should have ended by now."""
+    if cluster.accelerators[accelerator].outstanding == 0:
+        return False
+    end = fleet.sent[accelerator, 0].start + fleet.sent[accelerator, 0].length
+    return bool(end <= cluster.board[0].now)
+
+
+@njit_inline
+def _set_free(cluster: Cluster, fleet: Fleet, accelerator: int, free: float) -> None:
+    """Note when an accelerator will be free, s. ``fleet`` is modified in place."""
+    set_key(fleet.free, accelerator, free)
+    if fleet.kinds.size > 1:
+        set_key(fleet.of_kind[cluster.accelerators[accelerator].kind], accelerator, free)
 
 
 @njit_flat
 def free_at(fleet: Fleet, accelerator: int) -> float:
     """Return when an accelerator will be free, s; the past if it is idle."""
     return key_of(fleet.free, accelerator)
-
-
-@njit_flat
-def next_kind(cluster: Cluster, fleet: Fleet) -> int:
-    """Return the kind of the accelerator that is free first; of any if of none it is known when."""
-    if cluster.latency.shape[0] == 1:
-        return 0
-    return int(cluster.accelerators[least_index(fleet.free)].kind)
 
 
 @njit_flat
@@ -134,6 +163,63 @@ def largest_in_time(  # noqa: PLR0917 - a kernel has no keywords
 
 
 @njit_flat
+def can_serve(cluster: Cluster, session: int, kind: int) -> bool:
+    """Whether a request of a session that is sent to a kind of accelerator when it comes can end in time."""
+    alone = delay(cluster, 1) + cluster.latency[kind, session, 1]
+    return bool(alone <= cluster.sessions[session].budget + TOLERANCE)
+
+
+@njit_flat
+def next_kind(cluster: Cluster, fleet: Fleet, session: int, count: int, latest: float) -> int:
+    """Return the kind of the accelerator that is free first, of those that would do if they were free.
+
+    Args:
+        cluster: Its ``board`` has the time.
+        fleet: What is known of the accelerators.
+        session: Whose batch.
+        count: Requests in it, at least 1.
+        latest: By when it must end, s. If it does so on no kind, the fastest counts.
+    """
+    best, first, accelerator = -1, np.inf, -1
+    for index in range(fleet.kinds.size):
+        kind = fleet.kinds[index]
+        if in_time(cluster, session, kind, count, -np.inf, latest):
+            free, place = least_key(fleet.of_kind[kind]), least_index(fleet.of_kind[kind])
+            if best < 0 or free < first or (free == first and place < accelerator):
+                best, first, accelerator = kind, free, place
+    return int(best) if best >= 0 else _fastest_kind(cluster, fleet, session, count)
+
+
+@njit_flat
+def _fastest_kind(cluster: Cluster, fleet: Fleet, session: int, count: int) -> int:
+    """Return the kind of accelerator on which a batch takes the least time."""
+    best = fleet.kinds[0]
+    for index in range(1, fleet.kinds.size):
+        kind = fleet.kinds[index]
+        if cluster.latency[kind, session, count] < cluster.latency[best, session, count]:
+            best = kind
+    return int(best)
+
+
+@njit_flat
+def first_to_end(cluster: Cluster, fleet: Fleet, session: int, count: int) -> int:
+    """Return the accelerator on which a batch that is sent now ends first, -1 if of none it is known when.
+
+    Overdue ones are taken out of the trees of ``fleet``, which is modified in place.
+    """
+    best, first = -1, np.inf
+    sent = cluster.board[0].now + delay(cluster, count)
+    for index in range(fleet.kinds.size):
+        kind = fleet.kinds[index]
+        accelerator = earliest_of(cluster, fleet, kind)
+        if accelerator >= 0:
+            end = max(sent, free_at(fleet, accelerator)) + cluster.latency[kind, session, count]
+            if best < 0 or end < first:
+                best, first = accelerator, end
+    return best
+
+
+@njit_flat
 def send(cluster: Cluster, fleet: Fleet, queue: int, count: int, accelerator: int) -> None:
     """Send the ``count`` oldest requests of a queue to an accelerator, to start when both are there.
 
@@ -152,7 +238,7 @@ def send(cluster: Cluster, fleet: Fleet, queue: int, count: int, accelerator: in
     fleet.sent[accelerator, outstanding - 1].length = cluster.latency[
         kind, cluster.queues[queue].session, count
     ]
-    set_key(fleet.free, accelerator, end if outstanding < AHEAD else np.inf)
+    _set_free(cluster, fleet, accelerator, end if outstanding < AHEAD else np.inf)
 
 
 @njit_flat
@@ -168,7 +254,7 @@ def ended(cluster: Cluster, fleet: Fleet, accelerator: int) -> None:
         end = start + length
     cluster.accelerators[accelerator].outstanding = outstanding
     cluster.accelerators[accelerator].free_at = end
-    set_key(fleet.free, accelerator, end)
+    _set_free(cluster, fleet, accelerator, end)
 
 
 def park(cluster: Cluster, fleet: Fleet, accelerator: int) -> bool:
@@ -182,7 +268,7 @@ def park(cluster: Cluster, fleet: Fleet, accelerator: int) -> bool:
         return False
     fleet.sent[accelerator, outstanding] = (0.0, np.inf)
     cluster.accelerators[accelerator].outstanding = outstanding + 1
-    set_key(fleet.free, accelerator, np.inf)
+    _set_free(cluster, fleet, accelerator, np.inf)
     return True
 
 
@@ -193,4 +279,4 @@ def unpark(cluster: Cluster, fleet: Fleet, accelerator: int) -> None:
     last = fleet.sent[accelerator, outstanding - 1]
     free = float(last["start"] + last["length"]) if outstanding else float(cluster.board[0].now)
     cluster.accelerators[accelerator].free_at = free
-    set_key(fleet.free, accelerator, free)
+    _set_free(cluster, fleet, accelerator, free)

@@ -64,7 +64,18 @@ def test_a_rival_without_any_leaves_nothing_to_compare() -> None:
     (found,) = relation_rows("x", swapped, "windows that broke the SLO", {"capes": 1.0})
 
     assert found.measured is None
-    assert "the rival had none" in found.note
+    assert found.note == "the rival had none"
+
+
+def test_seeds_without_any_are_counted() -> None:
+    """CAPES broke the SLO with seed 1 only: what is compared there is not of all seeds."""
+    kept = [t._replace(kept=np.ones(40)) if t.spec.seed == 0 else t for t in runs()]
+
+    (some,) = relation_rows("x", kept, "windows that broke the SLO", {"capes": 1.0}, note="in passing")
+    (every,) = relation_rows("x", runs(), "windows that broke the SLO", {"capes": 1.0}, note="in passing")
+
+    assert (some.measured, some.note) == (100.0, "in passing; on 1 of 2 seeds the rival had none")
+    assert (every.measured, every.note) == (100.0, "in passing")
 
 
 def test_agents_have_their_own_rows() -> None:

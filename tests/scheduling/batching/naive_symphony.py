@@ -43,6 +43,7 @@ class Line:
     beta: float
     cap: int = 0
     kind: int = 0
+    offered: list[int] = field(default_factory=list)
     shed: list[Waiting] = field(default_factory=list)
     rest: list[Waiting] = field(default_factory=list)
     planned: int = 0
@@ -70,9 +71,10 @@ class Base:
     def __init__(self, spec: ClusterSpec) -> None:
         self.delays = spec.delays
         self.machines = [Machine(kind) for kind in spec.kinds]
+        self.kinds = sorted(set(spec.kinds))
         tables = [session.latency[: max(spec.kinds) + 1] for session in spec.sessions]
         self.lines = [
-            Line(table, session.slo, intercept(table, spec.kinds))
+            Line(table, session.slo, intercept(table, self.useful(table, session.slo, spec.kinds)))
             for session, table in zip(spec.sessions, tables, strict=True)
         ]
         self.now = 0.0
@@ -92,15 +94,37 @@ class Base:
         budget = self.lines[session].slo - self.delays.response
         return Waiting(number, self.now, self.now + budget)
 
-    def first_free(self) -> Machine | None:
-        while (machine := min(self.machines, key=lambda each: each.free)).free < inf:
+    def useful(self, latency: np.ndarray, slo: float, kinds: Sequence[int]) -> list[int]:
+        """Those of some kinds on which a request can end in time if it is sent when it comes; all if none."""
+        budget = slo - self.delays.response + TOLERANCE
+        return [kind for kind in kinds if self.delay(1) + latency[kind, 1] <= budget] or list(kinds)
+
+    def first_free(self, kind: int) -> Machine | None:
+        own = [each for each in self.machines if each.kind == kind]
+        while (machine := min(own, key=lambda each: each.free)).free < inf:
             if not machine.batches or sum(machine.batches[0]) > self.now:
                 return machine
             machine.free = inf  # overdue
         return None
 
-    def next_kind(self) -> int:
-        return min(self.machines, key=lambda each: each.free).kind
+    def next_kind(self, line: Line, count: int) -> int:
+        """That of the machine that is free first, of those where nothing would be late if they were free."""
+        if len(self.kinds) == 1 or not line.queue:
+            return self.kinds[0]
+        latest = line.queue[0].deadline
+        good = [kind for kind in self.kinds if self.ends_by(line, kind, count, -inf, latest)]
+        if not good:
+            return min(self.kinds, key=lambda kind: float(line.latency[kind, count]))
+        free = {kind: min(each.free for each in self.machines if each.kind == kind) for kind in good}
+        if min(free.values()) == inf:
+            return good[0]
+        return min((each for each in self.machines if each.kind in good), key=lambda each: each.free).kind
+
+    def first_to_end(self, line: Line, count: int) -> Machine:
+        """The machine on which a batch that is sent now ends first."""
+        found = [machine for kind in self.kinds if (machine := self.first_free(kind))]
+        sent = self.now + self.delay(count)
+        return min(found, key=lambda each: float(max(sent, each.free) + line.latency[each.kind, count]))
 
     def send(self, session: int, count: int, machine: Machine) -> None:
         line = self.lines[session]
@@ -158,13 +182,14 @@ class NaiveSymphony(Base):
         line.rest.append(self.make(session, number))
         line.arrivals.append(now)
         self.measure(line)
-        self.plan(session, self.next_kind(), -inf)
+        self.plan(session, self.next_kind(line, self.wanted(line)), -inf)
         self.settle()
 
     def wake(self, now: float) -> None:
         self.now = now
         while min(timers := [line.timer for line in self.lines]) <= now:
-            self.plan(timers.index(min(timers)), self.next_kind(), -inf)
+            session = timers.index(min(timers))
+            self.plan(session, self.next_kind(self.lines[session], self.wanted(self.lines[session])), -inf)
         self.settle()
 
     # -- rate and target
@@ -193,7 +218,7 @@ class NaiveSymphony(Base):
 
     def target(self, line: Line) -> int:
         sizes = range(1, line.latency.shape[1])
-        slowest = line.latency.max(axis=0)
+        slowest = line.latency[self.useful(line.latency, line.slo, range(len(line.latency)))].max(axis=0)
         if self.options.drop == "early" and not self.options.target_batch:
             return max((b for b in sizes if slowest[b] <= line.slo / 2), default=1)
         if not self.options.target_batch:
@@ -235,6 +260,23 @@ class NaiveSymphony(Base):
             return
         line.timer = max(latest, self.now - TOLERANCE) + GRACE
         line.place = {"sched_at": sched_at, "deadline": head.deadline, "latest": latest}[self.options.order]
+        line.offered = self.offers(line, free)
+
+    def wanted(self, line: Line) -> int:
+        """How large a batch must be in time for its head not to be given up, as far as is known."""
+        if self.options.drop == "lazy":
+            return 1
+        count = len(line.rest) if self.options.drop == "window" else len(line.queue)
+        return max(min(count, self.target(line), line.largest), 1)
+
+    def offers(self, line: Line, free: float) -> list[int]:
+        """The kinds of machines that the candidate may be sent to."""
+        if free > -inf:
+            return [line.kind]
+        count, latest = self.wanted(line), line.queue[0].deadline
+        return [
+            kind for kind in self.kinds if kind == line.kind or self.ends_by(line, kind, count, -inf, latest)
+        ]
 
     def window(self, session: int, kind: int, free: float) -> None:
         line = self.lines[session]
@@ -283,23 +325,34 @@ class NaiveSymphony(Base):
     def settle(self) -> None:
         send_at = inf
         while True:
-            ready = [s for s, line in enumerate(self.lines) if line.place is not None]
-            machine = self.first_free() if ready else None
-            if machine is None:
-                send_at = inf
-                break
-            session = min(ready, key=lambda s: (self.lines[s].place, s))
-            line = self.lines[session]
-            send_at = machine.free - self.delay(line.planned)
+            offers = [offer for kind in self.kinds if (offer := self.offer(kind))]
+            send_at, _, accelerator, session = min(offers, default=(inf, inf, -1, -1))
             if send_at > self.now:
                 break
-            same = line.kind == machine.kind
-            if same and self.ends_by(line, machine.kind, line.planned, machine.free, line.queue[0].deadline):
-                self.send(session, line.planned, machine)
-                self.plan(session, self.next_kind(), -inf)
-            else:
-                self.plan(session, machine.kind, machine.free)
+            self.grant(session, self.machines[accelerator])
         self.wake_at = max(min([send_at, *(line.timer for line in self.lines)]), self.now)
+
+    def offer(self, kind: int) -> tuple[float, float, int, int] | None:
+        """When a kind can be sent its next candidate, when its machine is free, the machine, the session."""
+        ready = [s for s, line in enumerate(self.lines) if line.place is not None and kind in line.offered]
+        machine = self.first_free(kind) if ready else None
+        if machine is None:
+            return None
+        session = min(ready, key=lambda s: (self.lines[s].place, s))
+        send_at = max(machine.free - self.delay(self.lines[session].planned), self.now)
+        return send_at, machine.free, self.machines.index(machine), session
+
+    def grant(self, session: int, machine: Machine) -> None:
+        line = self.lines[session]
+        count, latest = self.wanted(line), line.queue[0].deadline
+        same = line.kind == machine.kind
+        if same and self.ends_by(line, machine.kind, line.planned, machine.free, latest):
+            self.send(session, line.planned, machine)
+            self.plan(session, self.next_kind(line, self.wanted(line)), -inf)
+            return
+        if len(self.kinds) > 1 and not self.ends_by(line, machine.kind, count, machine.free, latest):
+            machine = self.first_to_end(line, count)
+        self.plan(session, machine.kind, machine.free)
 
 
 class NaiveEager(Base):
@@ -308,58 +361,82 @@ class NaiveEager(Base):
     def arrive(self, session: int, source: int, number: int, now: float) -> None:
         self.now = now
         self.lines[session].rest.append(self.make(session, number))
+        if len(self.lines[session].rest) == 1:
+            self.requeue(session)
         self.settle()
 
     def wake(self, now: float) -> None:
         self.now = now
         while min(heads := [self.head(session) for session in range(len(self.lines))]) <= now:
             self.drop(heads.index(min(heads)), 1)
+            self.requeue(heads.index(min(heads)))
         self.settle()
 
     def head(self, session: int) -> float:
         queue = self.lines[session].queue
         return queue[0].deadline if queue else inf
 
-    def next(self) -> int:
-        """The session with the earliest deadline."""
-        return min(range(len(self.lines)), key=lambda session: (self.head(session), session))
-
-    def send_at(self, free: float) -> float:
-        """When the largest batch of that session is sent, to start at `free`; no smaller one goes before."""
-        line = self.lines[self.next()]
-        return free - self.delay(min(len(line.queue), line.largest))
+    def requeue(self, session: int) -> None:
+        """Find which kinds take from the session with the head that it has now."""
+        line, latest = self.lines[session], self.head(session)
+        own = self.next_kind(line, 1)
+        line.offered = [
+            kind for kind in self.kinds if kind == own or self.ends_by(line, kind, 1, -inf, latest)
+        ]
 
     def settle(self) -> None:
         send_at = inf
-        if self.lines[self.next()].queue:
-            send_at = self.send_at(min(machine.free for machine in self.machines))
-            if send_at <= self.now:
-                send_at = self.serve()
+        if len(self.kinds) == 1 and any(line.queue for line in self.lines):
+            send_at = self.first_time()
+        if len(self.kinds) > 1 or send_at <= self.now:
+            send_at = self.serve()
         self.wake_at = max(min([send_at, *map(self.head, range(len(self.lines)))]), self.now)
+
+    def first_time(self) -> float:
+        """When the largest batch is sent to the only kind of machine, whatever is overdue."""
+        session = min(range(len(self.lines)), key=lambda each: (self.head(each), each))
+        line = self.lines[session]
+        return min(each.free for each in self.machines) - self.delay(min(len(line.queue), line.largest))
 
     def serve(self) -> float:
         while True:
-            session = self.next()
-            line = self.lines[session]
-            machine = self.first_free() if line.queue else None
-            if machine is None:
-                return inf
-            queue = line.queue
-            if self.send_at(machine.free) > self.now:
-                return self.send_at(machine.free)
-            count, limit = 0, min(len(queue), line.largest)
-            while count < limit and self.ends_by(
-                line, machine.kind, count + 1, machine.free, queue[0].deadline
-            ):
-                count += 1
-            if machine.free - self.delay(count) > self.now:
-                return machine.free - self.delay(count)
+            batches = [batch for kind in self.kinds if (batch := self.next_batch(kind))]
+            send_at, _, accelerator, session, count = min(batches, default=(inf, inf, -1, -1, 0))
+            if send_at > self.now:
+                return send_at
+            machine = self.machines[accelerator]
             if count:
                 self.send(session, count, machine)
-                continue
-            lost = 0
-            while lost < len(queue) and not self.ends_by(
-                line, machine.kind, 1, machine.free, queue[lost].deadline
-            ):
-                lost += 1
+                self.requeue(session)
+            else:
+                self.give_up(session, machine)
+
+    def next_batch(self, kind: int) -> tuple[float, float, int, int, int] | None:
+        """When the next batch can be sent to a kind, when its machine is free, that, its session and size."""
+        found = [s for s, line in enumerate(self.lines) if line.queue and kind in line.offered]
+        machine = self.first_free(kind) if found else None
+        if machine is None:
+            return None
+        session = min(found, key=lambda s: (self.head(s), s))
+        line = self.lines[session]
+        size = limit = min(len(line.queue), line.largest)
+        if machine.free - self.delay(limit) <= self.now:
+            size = 0
+            while size < limit and self.ends_by(line, kind, size + 1, machine.free, self.head(session)):
+                size += 1
+        send_at = max(machine.free - self.delay(size), self.now)
+        return send_at, machine.free, self.machines.index(machine), session, size
+
+    def give_up(self, session: int, machine: Machine) -> None:
+        line = self.lines[session]
+        best = self.first_to_end(line, 1) if len(self.kinds) > 1 else machine
+        lost = 0
+        while lost < len(line.queue) and not self.ends_by(
+            line, best.kind, 1, best.free, line.queue[lost].deadline
+        ):
+            lost += 1
+        if lost:
             self.drop(session, lost)
+            self.requeue(session)
+        else:
+            line.offered.remove(machine.kind)

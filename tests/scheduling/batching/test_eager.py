@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scheduling.batching.naive_symphony import NaiveEager
-from tests.scheduling.scenarios import MS, at, dropped, linear, one, random_scenario, sent
+from tests.scheduling.scenarios import MS, at, dropped, linear, one, random_scenario, sent, unlike_scenario
 from tests.scheduling.twin import assert_twin
 from tuner.scheduling.batching.eager import build
 from tuner.scheduling.cluster import ClusterSpec
@@ -52,6 +52,17 @@ def test_sends_ahead_so_that_the_batch_arrives_when_the_accelerator_is_free() ->
 def test_equals_the_plain_twin(seed: int) -> None:
     """On random clusters and loads the twin gives the same commands at the same times."""
     scenario = random_scenario(seed)
+
+    trace = drive(build(scenario.spec), scenario.arrivals, scenario.stretch)
+
+    assert trace.commands
+    assert_twin(trace.events, NaiveEager(scenario.spec), within=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_the_plain_twin_on_unlike_accelerators(seed: int) -> None:
+    """So it does where some accelerators are too slow for some sessions."""
+    scenario = unlike_scenario(seed)
 
     trace = drive(build(scenario.spec), scenario.arrivals, scenario.stretch)
 

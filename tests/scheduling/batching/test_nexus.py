@@ -346,3 +346,43 @@ def test_early_drop_beats_lazy_drop() -> None:
     assert Placement(make_placement(spec).backends).backends[0][0].batch == 25
     assert early < 0.1
     assert lazy > early + 0.1
+
+
+def unlike(*slos: float) -> list[SessionSpec]:
+    """Sessions of 5 ms and more on kind 0, 62 ms and more on kind 1."""
+    sizes = np.arange(9)
+    latency = np.where(sizes > 0, [sizes + 4.0, 2.0 * sizes + 60], 0.0) / 1000
+    return [SessionSpec(name=f"{number}", slo=slo, latency=latency) for number, slo in enumerate(slos)]
+
+
+def test_a_kind_hosts_no_session_that_it_cannot_serve() -> None:
+    """At 50 ms accelerators of kind 1 stay empty, whether there are rates or not."""
+    for count, rates in ((1, None), (2, None), (2, [300.0, 200.0]), (2, [0.0, 0.0])):
+        spec = ClusterSpec(sessions=unlike(*[0.05] * count), kinds=[1, 0, 1])
+        own = make_placement(ClusterSpec(sessions=spec.sessions, kinds=[0]), rates)
+
+        plan = make_placement(spec, rates)
+
+        assert plan.backends == ((), own.backends[0], ())
+
+
+def test_a_kind_hosts_the_sessions_that_it_can_serve() -> None:
+    """The session with an SLO of 50 ms is on kind 0 only; of the other each kind has its part."""
+    spec = ClusterSpec(sessions=unlike(0.05, 0.5), kinds=[0, 1, 1])
+
+    for rates in (None, [300.0, 400.0]):
+        plan = make_placement(spec, rates)
+
+        hosted = [{share.session for share in row} for row in plan.backends]
+        assert hosted == [{0, 1}, {1}, {1}]
+
+
+def test_a_session_that_no_kind_can_serve_is_hosted() -> None:
+    """With an SLO of 4 ms it has parts in proportion to the rates with batches of one, as before."""
+    spec = ClusterSpec(sessions=unlike(0.004, 0.5), kinds=[0, 1])
+
+    plan = make_placement(spec, [1.0, 1.0])
+
+    assert [[share.session for share in row] for row in plan.backends] == [[0, 1], [0, 1]]
+    fast, slow = (row[0].rate for row in plan.backends)
+    assert fast / slow == pytest.approx(62 / 5)

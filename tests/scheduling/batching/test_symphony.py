@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from tests.scheduling.batching.naive_symphony import NaiveSymphony
-from tests.scheduling.scenarios import MS, RESNET50, at, dropped, linear, one, random_scenario, sent
+from tests.scheduling.scenarios import (
+    MS,
+    RESNET50,
+    at,
+    dropped,
+    linear,
+    one,
+    random_scenario,
+    sent,
+    unlike_scenario,
+)
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching import eager
@@ -346,11 +356,9 @@ def test_options_are_checked(wrong: dict[str, object]) -> None:
 # -- the plain twin
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_equals_the_plain_twin(seed: int) -> None:
-    """On random clusters, loads and options, the twin gives the same commands at the same times."""
+def random_options(seed: int) -> SymphonyOptions:
     rng = np.random.default_rng([seed, 1])
-    options = SymphonyOptions(
+    return SymphonyOptions(
         deferral=float(rng.choice([0.0, 0.3, 1.0], p=[0.2, 0.2, 0.6])),
         schedulable="beta_lambda" if rng.random() < 0.4 else "sched_at",
         target_batch=bool(rng.random() < 0.7),
@@ -358,7 +366,23 @@ def test_equals_the_plain_twin(seed: int) -> None:
         drop=get_args(DropRule)[rng.integers(3)],
         order=get_args(Order)[rng.integers(3)],
     )
-    scenario = random_scenario(seed)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_the_plain_twin(seed: int) -> None:
+    """On random clusters, loads and options, the twin gives the same commands at the same times."""
+    scenario, options = random_scenario(seed), random_options(seed)
+
+    trace = drive(build(scenario.spec, options), scenario.arrivals, scenario.stretch)
+
+    assert trace.commands
+    assert_twin(trace.events, NaiveSymphony(scenario.spec, options), within=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_equals_the_plain_twin_on_unlike_accelerators(seed: int) -> None:
+    """So it does where some accelerators are too slow for some sessions."""
+    scenario, options = unlike_scenario(seed), random_options(seed)
 
     trace = drive(build(scenario.spec, options), scenario.arrivals, scenario.stretch)
 

@@ -68,6 +68,25 @@ class Hardware:
         useful = max(profile.largest_batch(session.slo) for profile in profiles)
         return _table(profiles, min([useful, *limits, session.max_batch or useful]))
 
+    def capping_kind(self, session: Session) -> tuple[str, int, str] | None:
+        """Return what keeps a session's batches smaller than they could be on accelerators of another kind.
+
+        That is the kind with the shortest table of execution times, the largest batch in it, which is that of
+        all kinds, and the first kind on which more would be in time; None if there is none.
+        """
+        profiles = dict(zip(self.kinds, self._profiles(session), strict=True))
+        known = {kind: profile.known for kind, profile in profiles.items() if profile.known is not None}
+        if not known:
+            return None
+        shortest = min(known, key=known.__getitem__)
+        more = known[shortest] + 1
+        if session.max_batch is not None and session.max_batch < more:
+            return None
+        for kind, profile in profiles.items():
+            if not profile.unknown(more, more) and profile.latency(np.array([more]))[0] <= session.slo:
+                return shortest, known[shortest], kind
+        return None
+
     def request_latency(self, session: Session, sizes: SizeDistribution | None) -> np.ndarray:
         """Return the latency per kind and size of a request, up to the largest size.   # (K, S+1) s."""
         return _table(self._profiles(session), 1 if sizes is None else sizes.largest)

@@ -55,8 +55,9 @@ def _of_job(node: PackedNode, job: int) -> PackedNode:
 def admit(rule: Rule, loads: Sequence[SessionLoad], accelerators: int) -> Admission:
     """Return what the accelerators serve of the jobs, in the order in which they came.
 
-    The longest part of the queue that fits is admitted; the next job is served as far as whole accelerators
-    are left for it.
+    The front of the queue is admitted as far as it fits. The next job does not fit beside it; it is served as
+    far as whole accelerators are left. A longer front may fit all the same: with one job more, squishy bin
+    packing may need an accelerator less. Bisection finds one of the places where the next job does not fit.
     """
     offered = sum(load.rate for load in loads)
     loads = [_at_most(load, accelerators + 1) for load in loads]

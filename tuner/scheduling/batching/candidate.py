@@ -23,7 +23,8 @@ their number identifies them. The parts, as in the authors' later code:
 
 Where we differ: if not one request of a queue can end in time, all are given up at once; the authors' code
 keeps them until the next arrival. On unlike accelerators they take the slowest profile for everything; we
-take it for the target only, and form batches with the profile of the accelerator that they would get.
+take that of the kinds that can serve the session at all, for the target only, and form batches with the
+profile of the accelerator that they would get.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
-from tuner.scheduling.fleet import Fleet, in_time, largest_in_time
-from tuner.scheduling.requests import deadline, drop
+from tuner.scheduling.fleet import Fleet, can_serve, in_time, largest_in_time
+from tuner.scheduling.requests import deadline, drop, waiting
 from tuner.scheduling.vocabulary import Cluster
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "form",
     "target_batch",
     "tune",
+    "wanted",
 ]
 
 WINDOW = 5.0
@@ -108,6 +110,7 @@ class Symphony(NamedTuple):
     candidates: np.ndarray  # (M,) CANDIDATE
     timers: np.ndarray  # tree over sessions: when its candidate must be looked at again, s
     ready: np.ndarray  # tree over sessions: place in the dispatch order, s, if schedulable
+    of_kind: np.ndarray  # (K, 2 P) the same of those that a kind may be sent; no rows if there is one kind
 
 
 @njit_inline
@@ -115,6 +118,22 @@ def fits(policy: Symphony, session: int, count: int, latest: float) -> bool:
     """Whether a batch of ``count`` requests decided now ends by ``latest`` on the accelerator planned for."""
     kind, free = policy.candidates[session].kind, policy.candidates[session].free
     return bool(in_time(policy.cluster, session, kind, count, free, latest))
+
+
+@njit_flat
+def wanted(policy: Symphony, session: int) -> int:
+    """Return how large a batch must be in time for its head not to be given up, at least 1.
+
+    With WINDOW_DROP, as far as is known before the batch is formed: then it may be less.
+    """
+    if policy.options[0].drop == LAZY_DROP:
+        return 1
+    cluster, candidates = policy.cluster, policy.candidates
+    count = waiting(cluster, session)
+    if policy.options[0].drop == WINDOW_DROP:
+        tail = cluster.queues[session].tail
+        count = min(count, tail - candidates[session].suffix)
+    return int(max(min(count, candidates[session].target, candidates[session].largest), 1))
 
 
 @njit_flat
@@ -212,7 +231,7 @@ def _extend(policy: Symphony, session: int, keep: int, count: int) -> int:
 
 @njit_flat
 def target_batch(cluster: Cluster, session: int, rate: float) -> int:
-    """Return the session's target batch at a request rate (1/s; 0 if not known), on the slowest kind."""
+    """Return the target batch at a request rate (1/s; 0 if not known), on the slowest kind that is of use."""
     budget = cluster.sessions[session].budget - cluster.board[0].d_control
     each = cluster.board[0].d_data
     if rate > 0:
@@ -222,13 +241,22 @@ def target_batch(cluster: Cluster, session: int, rate: float) -> int:
         each = 0.0
     count = 1
     while count < cluster.sessions[session].largest:
-        slowest = 0.0
-        for kind in range(cluster.latency.shape[0]):
-            slowest = max(slowest, cluster.latency[kind, session, count + 1])
-        if slowest + (count + 1) * each > budget:
+        if _slowest(cluster, session, count + 1) + (count + 1) * each > budget:
             break
         count += 1
     return count
+
+
+@njit_flat
+def _slowest(cluster: Cluster, session: int, count: int) -> float:
+    """Return the longest time of a batch on the kinds that can serve its session; on all if none can, s."""
+    slowest = of_all = 0.0
+    for kind in range(cluster.latency.shape[0]):
+        latency = cluster.latency[kind, session, count]
+        of_all = max(of_all, latency)
+        if can_serve(cluster, session, kind):
+            slowest = max(slowest, latency)
+    return slowest if slowest > 0 else of_all
 
 
 @njit_flat

@@ -6,15 +6,15 @@ the room is shared in proportion, and overload is, too. An accelerator that is l
 node, which halves its shares. Plans leave room for the network in the SLO. At last each batch is raised as
 far as its session's SLO allows, network or not, while the others keep theirs, so that a turn can make up for
 what gathered in a burst; deadlines are kept by dropping. Unlike accelerators are planned kind by kind, each
-with its part of the rates. A session that fits nowhere makes its kind host every session on every
-accelerator.
+with its part of the rates: none of a session of which it can serve no batch, if another kind can. A session
+that fits nowhere makes every kind host all sessions that it has a part of on every accelerator.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -105,14 +105,16 @@ def make_placement(
     if rates is None and len(spec.sessions) * len(spec.kinds) > EVERYWHERE:
         rates = [1.0] * len(spec.sessions)
     kinds = sorted(set(spec.kinds))
-    peaks = [[_peak(load) for load in loads_of(spec, kind)] for kind in kinds]
+    peaks = _peaks(spec, kinds)
     counts = [spec.kinds.count(kind) for kind in kinds]
     if rates is None or len(spec.sessions) == 1:
         each = zip(kinds, peaks, counts, strict=True)
         rows = {kind: _everywhere(spec, kind, own, count) for kind, own, count in each}
     else:
-        parts = zip(kinds, _split(peaks, rates, counts), counts, strict=True)
-        rows = {kind: _fill(spec, kind, part, count, bursts) for kind, part, count in parts}
+        parts = zip(kinds, peaks, _split(peaks, rates, counts), counts, strict=True)
+        rows = {
+            kind: _host(spec, kind, own, part, count=count, bursts=bursts) for kind, own, part, count in parts
+        }
     return Placement.of(rows[kind].pop(0) for kind in spec.kinds)
 
 
@@ -139,6 +141,20 @@ def loads_of(spec: ClusterSpec, kind: int) -> list[SessionLoad]:
     ]
 
 
+def _peaks(spec: ClusterSpec, kinds: Sequence[int]) -> list[list[float]]:
+    """Return what an accelerator of each kind could do of each session, requests/s.   # kinds x sessions.
+
+    That is 0 if no batch is in time there, but one is on another kind.
+    """
+    loads = [loads_of(spec, kind) for kind in kinds]
+    peaks = [[load.peak for load in row] for row in loads]
+    served = [any(each) for each in zip(*peaks, strict=True)]  # by session
+    return [
+        [peak if somewhere else _peak(load) for peak, load, somewhere in zip(*each, served, strict=True)]
+        for each in zip(peaks, loads, strict=True)
+    ]
+
+
 def _peak(load: SessionLoad) -> float:
     """Return the requests/s of an accelerator of its own; with batches of 1 if none is in time."""
     return load.peak or 1 / float(load.latency[1])
@@ -155,8 +171,21 @@ def _everywhere(spec: ClusterSpec, kind: int, rates: Sequence[float], count: int
     row = [
         Hosted(index, max(best_batch(session.latency[kind], session.slo / 2), 1), rates[index])
         for index, session in enumerate(spec.sessions)
+        if rates[index]
     ]
     return [row] * count
+
+
+def _host(
+    spec: ClusterSpec, kind: int, peaks: Sequence[float], rates: Sequence[float], *, count: int, bursts: float
+) -> list[list[Hosted]]:
+    """Place the sessions that a kind can serve; rows of all its accelerators, empty if there are none."""
+    own = [index for index, peak in enumerate(peaks) if peak]
+    if not own:
+        return [[] for _ in range(count)]
+    only = replace(spec, sessions=[spec.sessions[index] for index in own])
+    rows = _fill(only, kind, [rates[index] for index in own], count, bursts)
+    return [[share._replace(session=own[share.session]) for share in row] for row in rows]
 
 
 def _fill(

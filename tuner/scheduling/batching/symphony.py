@@ -22,6 +22,10 @@ Where we differ:
   discards it until the next arrival, which may be after its deadline.
 * ``sched_at`` allows for the data of the further request, as in the authors' later code (appendix C: not),
   and a candidate that is as large as allowed is schedulable at once.
+* On unlike accelerators a candidate is planned for a kind on which nothing of it is given up: of these, the
+  one with the accelerator that is free first. It may be sent to each of them, so each kind has a dispatch
+  order. Where something must be given up, it is planned for the fastest kind or, when an accelerator has
+  come for it, for the one that would answer it first.
 * An accelerator whose batch has not ended in time gets nothing until it has.
 
 At deferral 0 this is work-conserving like :mod:`~.eager`; it differs from it in that batches
@@ -45,14 +49,18 @@ from tuner.scheduling.batching.candidate import (
     fits,
     form,
     tune,
+    wanted,
 )
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.fleet import (
     TOLERANCE,
     delay,
     earliest,
+    earliest_of,
     ended,
+    first_to_end,
     free_at,
+    in_time,
     make_fleet,
     next_kind,
     send,
@@ -128,13 +136,15 @@ def build(spec: ClusterSpec, options: SymphonyOptions | None = None) -> Symphony
     candidates["began"] = -1.0
     candidates["before"] = -1
     cluster = build_cluster(spec)
+    fleet, ready = make_fleet(cluster), make_tree(sessions)
     policy = Symphony(
         cluster=cluster,
-        fleet=make_fleet(cluster),
+        fleet=fleet,
         options=records(1, OPTIONS),
         candidates=candidates,
         timers=make_tree(sessions),
-        ready=make_tree(sessions),
+        ready=ready,
+        of_kind=np.full((len(fleet.of_kind), ready.size), np.inf),
     )
     derive(policy, options)
     return policy
@@ -147,10 +157,9 @@ def derive(policy: Symphony, options: SymphonyOptions | None = None) -> None:
         policy: Modified in place; see :func:`reconfigure`.
         options: The new ones.
     """
-    cluster, kinds = policy.cluster, policy.cluster.accelerators["kind"]
-    shares = np.bincount(kinds) / kinds.size
+    cluster, shares = policy.cluster, _shares(policy.cluster)
     policy.candidates["beta"] = [
-        _beta(cluster.latency[:, session, : cluster.sessions[session].largest + 1], shares)
+        _beta(cluster.latency[:, session, : cluster.sessions[session].largest + 1], shares[session])
         for session in range(cluster.sessions.size)
     ]
     reconfigure(policy, options or SymphonyOptions())
@@ -178,10 +187,23 @@ def reconfigure(policy: Symphony, options: SymphonyOptions) -> None:
         candidates[session].largest = min(largest, options.cap) if options.cap else largest
         tune(policy, session)
         candidates[session].suffix = 0
-        set_key(policy.ready, session, np.inf)
+        for order in (policy.ready, *policy.of_kind):
+            set_key(order, session, np.inf)
         if waiting(cluster, session):
             set_key(policy.timers, session, cluster.board[0].now)
             cluster.board[0].wake_at = cluster.board[0].now
+
+
+def _shares(cluster: Cluster) -> np.ndarray:
+    """Return the shares of each kind in the accelerators that can serve a session; in all if none can.
+
+    The result is of shape (M, K).
+    """
+    counts = np.bincount(cluster.accelerators["kind"])  # (K,)
+    alone = delay(cluster, 1) + cluster.latency[:, :, 1].T  # (M, K) s
+    useful = counts * (alone <= cluster.sessions["budget"][:, None] + TOLERANCE)
+    useful = np.where(useful.any(axis=1, keepdims=True), useful, counts)
+    return np.asarray(useful / useful.sum(axis=1, keepdims=True))
 
 
 def _beta(latency: np.ndarray, shares: np.ndarray) -> float:
@@ -207,18 +229,20 @@ def arrive(policy: Symphony, session: int, source: int, number: int, now: float)
         return status
     count_arrival(policy, session)
     planned = candidates[session].planned
+    kind = _kind_for(policy, session)
     if (
         planned + 1 == waiting(cluster, session)
         and cluster.board[0].early == 0
         and 0 < planned < candidates[session].largest
         and now < key_of(policy.timers, session)
         and key_of(policy.ready, session) == np.inf
-        and next_kind(cluster, policy.fleet) == candidates[session].kind
+        and kind == candidates[session].kind
     ):  # all that wait are planned and the time is not up: forming it again would include the new one too
         candidates[session].planned = planned + 1
+        candidates[session].free = -np.inf
         _enlist(policy, session)
     else:
-        _plan(policy, session, next_kind(cluster, policy.fleet), -np.inf)
+        _plan(policy, session, kind, -np.inf)
     _settle(policy)
     return OK
 
@@ -235,12 +259,26 @@ def finish(policy: Symphony, accelerator: int, now: float) -> int:
 @njit_flat
 def wake(policy: Symphony, now: float) -> int:
     """See :func:`tuner.scheduling.policy.wake`: a candidate's time has come, or that to send one ahead."""
-    cluster = policy.cluster
-    begin(cluster, now)
-    while least_key(policy.timers) <= now and _has_room(cluster):
-        _plan(policy, least_index(policy.timers), next_kind(cluster, policy.fleet), -np.inf)
+    begin(policy.cluster, now)
+    while least_key(policy.timers) <= now and _has_room(policy.cluster):
+        session = least_index(policy.timers)
+        _plan(policy, session, _kind_for(policy, session), -np.inf)
     _settle(policy)
     return OK
+
+
+@njit_inline
+def _kind_for(policy: Symphony, session: int) -> int:
+    """Return the kind of accelerator to plan a session's candidate for."""
+    return int(policy.fleet.kinds[0]) if policy.fleet.kinds.size == 1 else _choose_kind(policy, session)
+
+
+@njit_flat
+def _choose_kind(policy: Symphony, session: int) -> int:
+    """Return the kind of the accelerator that is free first, of those for which nothing is given up."""
+    cluster = policy.cluster
+    latest = deadline(cluster, session, cluster.queues[session].head)
+    return int(next_kind(cluster, policy.fleet, session, wanted(policy, session), latest))
 
 
 @njit_inline
@@ -249,13 +287,13 @@ def _settle(policy: Symphony) -> None:
     board = policy.cluster.board
     send_at = np.inf
     if least_key(policy.ready) < np.inf:
-        send_at = _serve(policy)
+        send_at = _serve(policy) if policy.fleet.kinds.size == 1 else _serve_unlike(policy)
     board[0].wake_at = max(min(least_key(policy.timers), send_at), board[0].now)
 
 
 @njit_flat
 def _serve(policy: Symphony) -> float:
-    """Send schedulable candidates; return when the next one can be sent, s."""
+    """Send schedulable candidates to like accelerators; return when the next one can be sent, s."""
     cluster, fleet, candidates = policy.cluster, policy.fleet, policy.candidates
     now = cluster.board[0].now
     while least_key(policy.ready) < np.inf:
@@ -273,6 +311,44 @@ def _serve(policy: Symphony) -> float:
 
 
 @njit_flat
+def _serve_unlike(policy: Symphony) -> float:
+    """Send schedulable candidates to unlike accelerators; return when the next one can be sent, s."""
+    cluster = policy.cluster
+    now = cluster.board[0].now
+    accelerator, send_at = _next_accelerator(policy)
+    while send_at <= now:
+        if not _has_room(cluster):
+            return float(now)
+        kind = cluster.accelerators[accelerator].kind
+        _grant(policy, least_index(policy.of_kind[kind]), accelerator)
+        accelerator, send_at = _next_accelerator(policy)
+    return float(send_at)
+
+
+@njit_flat
+def _next_accelerator(policy: Symphony) -> tuple[int, float]:
+    """Return the accelerator that gets the next candidate, and when that can be sent, s; never if none does.
+
+    Of several kinds it is the one that can be sent a candidate first; of those that can be now, the one that
+    is free first.
+    """
+    cluster, fleet = policy.cluster, policy.fleet
+    best = (np.inf, np.inf, -1)
+    for index in range(fleet.kinds.size):
+        kind = fleet.kinds[index]
+        if least_key(policy.of_kind[kind]) < np.inf:
+            accelerator = earliest_of(cluster, fleet, kind)
+            if accelerator >= 0:
+                session = least_index(policy.of_kind[kind])
+                free = free_at(fleet, accelerator)
+                send_at = free - delay(cluster, policy.candidates[session].planned)
+                offer = (max(send_at, cluster.board[0].now), free, accelerator)
+                if offer < best:  # noqa: PLR1730 - numba compares tuples, but has no `min` of them
+                    best = offer
+    return best[2], best[0]
+
+
+@njit_flat
 def _grant(policy: Symphony, session: int, accelerator: int) -> None:
     """Send a schedulable candidate to an accelerator, or form it again if it would be late there."""
     cluster, candidates = policy.cluster, policy.candidates
@@ -283,9 +359,24 @@ def _grant(policy: Symphony, session: int, accelerator: int) -> None:
     latest = deadline(cluster, session, cluster.queues[session].head)
     if kind == candidates[session].kind and fits(policy, session, planned, latest):
         send(cluster, policy.fleet, session, planned, accelerator)
-        _plan(policy, session, next_kind(cluster, policy.fleet), -np.inf)
-    else:
+        _plan(policy, session, _kind_for(policy, session), -np.inf)
+    elif policy.fleet.kinds.size == 1:
         _plan(policy, session, kind, free)
+    else:
+        _plan_unlike(policy, session, accelerator)
+
+
+@njit_flat
+def _plan_unlike(policy: Symphony, session: int, accelerator: int) -> None:
+    """Form a candidate for an accelerator or, if something is given up there, for the first to end it."""
+    cluster, fleet = policy.cluster, policy.fleet
+    latest = deadline(cluster, session, cluster.queues[session].head)
+    count = wanted(policy, session)
+    kind, free = cluster.accelerators[accelerator].kind, free_at(fleet, accelerator)
+    if not in_time(cluster, session, kind, count, free, latest):
+        accelerator = first_to_end(cluster, fleet, session, count)
+        kind, free = cluster.accelerators[accelerator].kind, free_at(fleet, accelerator)
+    _plan(policy, session, kind, free)
 
 
 @njit_flat
@@ -302,7 +393,7 @@ def _enlist(policy: Symphony, session: int) -> None:
     planned = candidates[session].planned
     if planned == 0:
         set_key(policy.timers, session, np.inf)
-        set_key(policy.ready, session, np.inf)
+        _offer(policy, session, np.inf)
         return
     now = cluster.board[0].now
     kind = candidates[session].kind
@@ -316,7 +407,7 @@ def _enlist(policy: Symphony, session: int) -> None:
         due = arrival + policy.options[0].deferral * (sched_at - arrival)
     if due > now and planned <= candidates[session].enough:
         set_key(policy.timers, session, due)
-        set_key(policy.ready, session, np.inf)
+        _offer(policy, session, np.inf)
         return
     set_key(policy.timers, session, max(latest, now - TOLERANCE) + GRACE)
     place = sched_at
@@ -324,7 +415,32 @@ def _enlist(policy: Symphony, session: int) -> None:
         place = must_end
     elif policy.options[0].order == BY_LATEST:
         place = latest
+    _offer(policy, session, place)
+
+
+@njit_inline
+def _offer(policy: Symphony, session: int, place: float) -> None:
+    """Note the place of a session's candidate in the dispatch order; infinite: it is not schedulable."""
     set_key(policy.ready, session, place)
+    if policy.fleet.kinds.size > 1:
+        _offer_each(policy, session, place)
+
+
+@njit_flat
+def _offer_each(policy: Symphony, session: int, place: float) -> None:
+    """Note the place for the kind that the candidate is for, and for those on which it would be in time too.
+
+    A candidate that was formed for the time when an accelerator is free goes nowhere else.
+    """
+    cluster, candidate = policy.cluster, policy.candidates[session]
+    latest = deadline(cluster, session, cluster.queues[session].head)
+    count = wanted(policy, session)
+    for index in range(policy.fleet.kinds.size):
+        kind = policy.fleet.kinds[index]
+        offered = kind == candidate.kind
+        if place < np.inf and candidate.free == -np.inf and not offered:
+            offered = in_time(cluster, session, kind, count, -np.inf, latest)
+        set_key(policy.of_kind[kind], session, place if offered else np.inf)
 
 
 @njit_flat
