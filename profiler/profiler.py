@@ -249,10 +249,10 @@ class Profiler:
             sampled_at=self._clock.now(),
             came=came,
             mixed=end - self._changed_at < self._memory,
-            restarted=self._restarted(before, after),
             limits=self._limits,
             within=within,
         )
+        measurement = replace(measurement, restarted=self._restarted(before, after))
         if self._indicator is not None:
             measurement = self._indicator.applied(measurement)
         return measurement if measurement.disturbed else self._judged(measurement, before, after)

@@ -71,7 +71,6 @@ def assemble(
     sampled_at: float | None = None,
     came: Sequence[Arrivals] = (),
     mixed: bool = False,
-    restarted: bool = False,
     limits: Limits = LIMITS,
     within: Sequence[Counters] = (),
 ) -> Measurement:
@@ -86,7 +85,6 @@ def assemble(
             window can show, its ``cut_off``.
         came: Arrivals in this window and in those before it: without clients they show the burstiness.
         mixed: Whether the server's quantiles still contain requests under another configuration.
-        restarted: Whether the server's process surely began anew in the window.
         limits: Limits beyond which the window is disturbed.
         within: Readings inside the window; only their GPUs are used.
     """
@@ -110,7 +108,6 @@ def assemble(
         quantiles_from=source,
         quantiles_mixed=mixed and source == "server",
         lateness_p99=lateness,
-        restarted=restarted,
         disturbed=tuple(
             _disturbances(
                 before,

@@ -14,10 +14,10 @@ __all__ = [
     "Event",
     "Failed",
     "InForce",
-    "Lost",
     "Ordered",
     "Overtaken",
     "Remembered",
+    "Restarted",
     "Unseen",
     "WindowEnded",
 ]
@@ -59,7 +59,7 @@ class Overtaken(NamedTuple):
     """Somebody else changed the server: what was on probation is no longer ours to judge."""
 
 
-class Lost(NamedTuple):
+class Restarted(NamedTuple):
     """The server was restarted, and runs what it ran at first."""
 
     configuration: Configuration
@@ -96,4 +96,4 @@ class Remembered(NamedTuple):
     """Whether the agent has yet to learn from it."""
 
 
-Event = WindowEnded | Unseen | InForce | Overtaken | Lost | Failed | Ordered | Remembered
+Event = WindowEnded | Unseen | InForce | Overtaken | Restarted | Failed | Ordered | Remembered

@@ -170,7 +170,7 @@ class ControlLoop:
                 self._in_force(event)
             case on.Overtaken():
                 memory.probation = None
-            case on.Lost(configuration):
+            case on.Restarted(configuration):
                 self._lose(configuration)
             case on.Failed(decision, refused, tried):
                 if not tried:

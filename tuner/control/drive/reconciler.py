@@ -108,7 +108,7 @@ class Reconciler:
         if not self.was_restarted(running):
             self._respect(running)
             return None
-        self._loop.observe(on.Lost(self.running))
+        self._loop.observe(on.Restarted(self.running))
         restore = self._loop.restoration(running, self.running)
         self.lost = self.running if restore is not None else None
         if restore is None:
