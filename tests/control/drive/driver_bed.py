@@ -197,3 +197,9 @@ class Log:
 def unseen(seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> NoReturn:
     """The server answers, its metrics do not."""
     raise TimedOut("metrics port 8002: no answer within 5 s")
+
+
+def away(server: FakeServer, running: Configuration) -> None:
+    """The server goes, and comes back with another configuration."""
+    server.away_until = server.clock.now() + 3
+    server.running = running
