@@ -30,7 +30,9 @@ def packages() -> set[str]:
 
 def test_packages_are_listed_by_hand_and_complete() -> None:
     """The hand-kept list in pyproject equals the folders, and one of files for the server's interpreter."""
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == packages() | {"tuner.adapters.triton.models"}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == packages() | {
+        "tuner.adapters.triton.embedded.models"
+    }
 
 
 @pytest.mark.parametrize("name", FOLDERS)

@@ -30,8 +30,8 @@ from tritonclient.grpc import model_config_pb2
 
 from tuner.adapters.embedded.server import HOST
 from tuner.adapters.triton.configuration import DELAY, INSTANCES, MAX_BATCH_SIZE, read_configuration
-from tuner.adapters.triton.download import fetch_triton
 from tuner.adapters.triton.embedded import EmbeddedTriton
+from tuner.adapters.triton.embedded.download import fetch_triton
 from tuner.errors import AdapterError
 from tuner.experiments.frame.virtualenv import virtualenv_of
 from tuner.experiments.live.testbed import GRIDS

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tuner.adapters.embedded.cache import Progress, built_folder, cached_folder, silent
-from tuner.adapters.triton.networks import NETWORKS
+from tuner.adapters.triton.embedded.networks import NETWORKS
 from tuner.errors import InvalidInput
 from tuner.plugin import install_text
 
@@ -53,7 +53,7 @@ def make_repository(
         InvalidInput: A model is unknown, or the libraries that build and run it are missing.
         StorageError: The cache folder cannot be written.
     """
-    files = resources.files("tuner.adapters.triton") / "models"
+    files = resources.files("tuner.adapters.triton.embedded") / "models"
     for model in models:
         if model not in NETWORKS:
             known = ", ".join(sorted(NETWORKS))
@@ -73,7 +73,7 @@ def _network(model: str, progress: Progress) -> Path:
         verb = "is" if len(missing) == 1 else "are"
         problem = f"{' and '.join(missing)} {verb} not installed"
         raise InvalidInput("embedded server", problem, install_text("demo"))
-    builder = (resources.files("tuner.adapters.triton") / "networks.py").read_bytes()
+    builder = (resources.files("tuner.adapters.triton.embedded") / "networks.py").read_bytes()
 
     def fill(folder: Path) -> None:
         import onnx

@@ -1,4 +1,4 @@
-"""A real Triton server on this machine, for the demo, for tests and for trying things out."""
+"""Starts a Triton server with its models as a child process, and ends it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tuner.adapters.embedded.cache import Progress, silent
 from tuner.adapters.embedded.server import HOST, EmbeddedServer
-from tuner.adapters.triton.download import fetch_triton, python_library_folder, require_platform
-from tuner.adapters.triton.embedded_repository import assemble_backends, make_repository
+from tuner.adapters.triton.embedded.download import fetch_triton, python_library_folder, require_platform
+from tuner.adapters.triton.embedded.repository import assemble_backends, make_repository
 
 __all__ = ["EmbeddedTriton", "TritonOptions", "TritonPorts"]
 

@@ -25,7 +25,7 @@ import grpc
 import numpy as np
 import psutil
 
-from tuner.adapters.triton.embedded_repository import make_repository
+from tuner.adapters.triton.embedded.repository import make_repository
 from tuner.experiments.dispatch.rivals.catalogue import BATCH, MODEL, SYSTEMS, WAIT
 from tuner.experiments.dispatch.rivals.clients import AskingClients
 

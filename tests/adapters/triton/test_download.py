@@ -14,8 +14,8 @@ from typing import NoReturn
 import pytest
 
 from tuner.adapters.embedded.cache import cache_folder
-from tuner.adapters.triton import download
-from tuner.adapters.triton.download import fetch_triton, require_platform
+from tuner.adapters.triton.embedded import download
+from tuner.adapters.triton.embedded.download import fetch_triton, require_platform
 from tuner.errors import AdapterError, UnsupportedPlatform
 
 

@@ -13,7 +13,7 @@ from tests.builders import configuration
 from tuner.adapters.backend import Counters
 from tuner.adapters.metrics.gpu import GpuUse, gpu_figures
 from tuner.adapters.triton.embedded import TritonOptions
-from tuner.adapters.triton.embedded_repository import make_repository
+from tuner.adapters.triton.embedded.repository import make_repository
 from tuner.adapters.triton.metrics import parse_metrics
 from tuner.errors import InvalidInput
 from tuner.profiler.attachment import require_resource
@@ -128,7 +128,7 @@ def test_an_embedded_server_serves_on_gpus_if_it_shall(
 ) -> None:
     """Its models' instances are there, and it exports their use."""
     monkeypatch.setattr(
-        "tuner.adapters.triton.embedded_repository._network", lambda *_: tmp_path / "model.onnx"
+        "tuner.adapters.triton.embedded.repository._network", lambda *_: tmp_path / "model.onnx"
     )
 
     make_repository(tmp_path, ["mlp"], gpu=gpu)
