@@ -109,9 +109,9 @@ def test_reach_is_fitted_unless_switched_off() -> None:
     """`adaptive`: the region's size follows what was measured."""
     fitted, fixed = make(), make({"smoothing": {"adaptive": False}})
     for agent in (fitted, fixed):
-        before = smooth(agent).theta.copy()
+        before = smooth(agent).smoother.theta.copy()
         play(agent, TRUTH[LOW], 20)
-        assert np.array_equal(smooth(agent).theta, before) == (agent is fixed)
+        assert np.array_equal(smooth(agent).smoother.theta, before) == (agent is fixed)
 
 
 def test_the_reach_is_fitted_as_long_as_windows_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_a_changed_machine_is_noticed_and_learned_again() -> None:
     play(agent, TRUTH[LOW], 30)
     play(agent, changed, 40, seed=1)
 
-    assert smooth(agent).measured.era >= 1
+    assert smooth(agent).smoother.measured.era >= 1
     assert changed[agent.best(State(level=LOW, configuration=0))] < 1.15 * changed.min()
 
 
@@ -204,7 +204,7 @@ def test_an_unchanged_machine_is_not_doubted() -> None:
     for level in (LOW, HIGH):
         play(agent, TRUTH[level], 60, level=level, seed=level)
 
-    assert smooth(agent).measured.era == 0
+    assert smooth(agent).smoother.measured.era == 0
 
 
 @pytest.mark.compiled
@@ -217,7 +217,7 @@ def test_an_overload_that_comes_again_is_no_other_machine() -> None:
                 state = State(level=level, configuration=7)
                 agent.update(state, 7, cost * noise(generator), state)
 
-    assert smooth(agent).measured.era == 0
+    assert smooth(agent).smoother.measured.era == 0
 
 
 def test_a_prior_is_known_before_the_first_window() -> None:
@@ -326,4 +326,4 @@ def test_what_was_learned_beside_other_neighbours_does_not_mislead() -> None:
     ]
 
     assert chosen == [best, other]
-    assert smooth(agent).measured.era == 0
+    assert smooth(agent).smoother.measured.era == 0

@@ -38,7 +38,7 @@ def test_the_prior_is_wrong_by_a_fifth_and_at_random(monkeypatch: pytest.MonkeyP
     with_wrong_prior(agent, spec, env, 0.1)
 
     assert isinstance(agent, RRL)
-    wrong = agent.perception.prior.at(np.log2(14.0)).mean - np.log(world.expected_costs(14.0))
+    wrong = agent.perception.smoother.prior.at(np.log2(14.0)).mean - np.log(world.expected_costs(14.0))
     assert np.mean(wrong) == pytest.approx(np.log(warm.BIAS), abs=0.01)
     assert np.std(wrong) == pytest.approx(0.1, rel=0.1)
     agent.close()

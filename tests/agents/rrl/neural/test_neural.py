@@ -309,7 +309,7 @@ def test_bursts_count_from_the_window_that_shows_them(tmp_path: Path) -> None:
 
     for one in (agent, again):
         assert isinstance(one.perception, SmoothPerception)
-        prior = one.perception.prior
+        prior = one.perception.smoother.prior
         assert isinstance(prior, NeuralPrior)
         before = prior.at(math.log2(RATE)).mean
 
@@ -356,7 +356,7 @@ def test_rrl_has_the_estimator_where_it_knows_the_objective() -> None:
     def has_one(space: KnobSpace, objective: Objective | None, **parameters: str) -> bool:
         agent = RRL(space, RRLParameters(**parameters), objective=objective, synchronous=True)  # type: ignore[arg-type]
         assert isinstance(agent.perception, SmoothPerception)
-        return agent.perception.prior is not None
+        return agent.perception.smoother.prior is not None
 
     assert has_one(SPACE, OBJECTIVE)
     assert not has_one(SPACE, None)
@@ -446,8 +446,8 @@ def test_a_saved_agent_that_watched_nothing_still_has_the_estimator(tmp_path: Pa
     again = RRL.load(tmp_path, SPACE, synchronous=True)
 
     assert isinstance(again.perception, SmoothPerception)
-    assert again.perception.prior is not None
-    assert not again.perception.prior.ready
+    assert again.perception.smoother.prior is not None
+    assert not again.perception.smoother.prior.ready
 
 
 def test_a_graph_of_operations_is_described_by_its_threads() -> None:
