@@ -6,6 +6,7 @@
 # make test-fast  without those that start servers or take long
 # make docs  the documentation as a site in build/site; a warning is an error (make pictures takes its pictures again)
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation
+# make coverage what these and `make test` run, line by line; it takes twice their time
 PYTHON ?= python3
 # One more than there are cores: tests of live servers mostly wait.
 WORKERS ?= 3
@@ -14,8 +15,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+TESTS := 'not alone and not long'
+KERNELS := 'kernels and not (triton or tfserving or slow)'
 
-.PHONY: demo demo-tfserving test test-long test-fast check docs pictures format clean
+.PHONY: demo demo-tfserving test test-long test-fast check coverage docs pictures format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,10 +34,10 @@ demo-tfserving: $(STAMP)
 	$(BIN)/tuner demo --server tfserving
 
 test: $(STAMP)
-	$(PYTEST) -m 'not alone and not long' $(COVERAGE)
+	$(PYTEST) -m $(TESTS)
 
 test-long: $(STAMP)
-	$(PYTEST) -m long $(COVERAGE)
+	$(PYTEST) -m long
 	$(BIN)/pytest -m alone
 
 test-fast: $(STAMP)
@@ -45,7 +48,11 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'kernels and not (triton or tfserving or slow)' --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m $(KERNELS)
+
+coverage: $(STAMP)
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m $(KERNELS) --cov --cov-report=
+	$(PYTEST) -m $(TESTS) --cov --cov-append --cov-report=term:skip-covered
 
 docs: $(STAMP)
 	$(BIN)/python docs/site/build.py

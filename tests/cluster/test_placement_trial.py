@@ -37,6 +37,7 @@ def test_the_chosen_plan_serves_what_it_is_said_to() -> None:
     assert choose_placement(scenario) == chosen
 
 
+@pytest.mark.compiled
 def test_a_plan_stays_chosen_though_it_serves_less_of_other_arrivals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last plan is the best with the next seed, 120 to 100, and with the file's it is not, 90 to 100."""
     scenario = make_scenario()

@@ -255,6 +255,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("spoil", "test"), BROKEN)
 def test_broken_policies_fail(spoil: Spoil, test: str) -> None:
     """Each kind of fault is found by the test that is there for it, which the healthy policy passes."""

@@ -119,6 +119,7 @@ def test_replay_finds_missing_and_further_commands() -> None:
     assert (further.place, further.given) == (index + 1, None)
 
 
+@pytest.mark.compiled
 def test_memory_is_bounded() -> None:
     """A log keeps its first entries, says that it is not complete, and still replays."""
     scenario = random_scenario(11)

@@ -56,6 +56,7 @@ def good(trace: PolicyRun, arrivals: list[tuple[float, int, int]], slo: float) -
     )
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("kinds", [[1, 0], [0, 1], [1, 1, 1, 0]], ids=str)
 def test_a_useless_accelerator_does_no_harm(policy: tuple[str, dict[str, Any]], kinds: list[int]) -> None:
@@ -145,6 +146,7 @@ def test_the_latency_of_an_empty_batch_heeds_only_kinds_of_use() -> None:
     assert useless.candidates["beta"] == pytest.approx([4 * MS, (4 + 60 + 60) / 3 * MS])
 
 
+@pytest.mark.compiled
 def test_accelerators_of_another_number_are_like() -> None:
     """If all are of kind 1, all is as if they were of the only kind."""
     spec = cluster([1, 1], (50, [LINE, LINE]))

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,6 +33,8 @@ __all__ = ["PolicyCase", "PolicyContract", "cases", "overload"]
 
 TINY = 1e-9
 """s that two ways of adding up the same times may differ."""
+EXAMPLES = 8 if numba.config.DISABLE_JIT else 25  # type: ignore[attr-defined]  # set at run time by numba
+"""Cases that a test draws; functions that are not compiled take a hundred times as long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +95,7 @@ def overload() -> PolicyCase:
 
 
 examined = settings(
-    max_examples=25,
+    max_examples=EXAMPLES,
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],

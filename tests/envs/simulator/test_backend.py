@@ -172,6 +172,7 @@ def test_unanswered_requests() -> None:
     assert backend.counters().pending == pytest.approx(np.isnan(sample.latency).sum(), abs=1100)
 
 
+@pytest.mark.compiled
 def test_a_window_keeps_its_requests_while_it_waits_for_answers() -> None:
     """So many come meanwhile that the log has no room for both: later ones took the places of its own."""
     world = World(ServerModel(), RateSchedule.constant(40_000.0), seed=0, largest=32, instances=2)

@@ -58,6 +58,7 @@ def test_there_is_no_move_where_a_session_has_no_time_to_wait() -> None:
     assert list(moves(spec, plan, LOST)) == []
 
 
+@pytest.mark.compiled
 def test_more_sessions_than_can_be_packed_stay_unbalanced() -> None:
     """Every session is everywhere, and no accelerator has room for a burst: that is the only plan."""
     sessions = Session(name="s", alpha_ms=1.0, beta_ms=5.0, slo_ms=25.0, rate=100.0, copies=8)
