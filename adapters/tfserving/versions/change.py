@@ -67,6 +67,23 @@ class VersionChanger:
             n for n in self._versions.numbers() if self._versions.marker(n) is not None and n not in others
         ]
 
+    def leftovers(self) -> bool:
+        """Whether something of ours may be left, in the folder or in the model configuration.
+
+        Raises:
+            AdapterError: They cannot be read.
+        """
+        return bool(self.ours() or self._versions.remains()) or self._steering.unsettled()
+
+    def settle_label(self, serving: int) -> None:
+        """Give the label back to the version that serves, if a killed tuner has written another one of ours.
+
+        Raises:
+            AdapterError: The model configuration cannot be changed.
+        """
+        if self._steering.stands() in set(self.ours()) - {serving}:
+            self._steering.switch(serving)
+
     def publish(self, source: int, marker: Marker, batching: str | None) -> None:
         """Have the server serve a new version.
 
@@ -76,8 +93,8 @@ class VersionChanger:
             batching: The text of its parameter file; None for no file.
 
         Raises:
-            Refused: It cannot be made or loaded, or takes the place of one that a label stands for; the old
-                version serves and the new one is gone.
+            Refused: It cannot be made or loaded, takes the place of one that a label stands for, or somebody
+                is moving our label; the old version serves and the new one is gone.
             TimedOut: It was not loaded in time; the old version serves and the new one is gone.
             AdapterError: The server cannot be asked; the new version is gone.
         """
@@ -85,7 +102,7 @@ class VersionChanger:
         self._make_room(source, number)
         self._versions.publish(source, marker, batching)
         try:
-            self._steering.admit(number)
+            self._steering.admit(number, source)
             self._wait_available(number)
             self._steering.switch(number)
             idle = f"version {number} is loaded, but does not serve"
@@ -116,7 +133,8 @@ class VersionChanger:
             self._steering.admit(origin)
             # The serving one last: the policy may keep only a few versions, and the others make room.
             hidden += [self._versions.hide(number) for number in ours if number != serving]
-            if self._steering.label and serving != origin:
+            # A tuner that was killed may have written the label and not sent it.
+            if self._steering.label and (serving != origin or self._steering.stands() in ours):
                 # A label can only be moved to a version that is loaded.
                 wait_until(
                     lambda: self._status(origin).state is VersionState.AVAILABLE,
@@ -135,7 +153,7 @@ class VersionChanger:
                 self._versions.show(folder)
             self._steering.revert()
             raise
-        self._steering.dismiss(ours)
+        self._steering.dismiss([*ours, *self._steering.strays(self._versions.numbers())])
         self._steering.restore()
         for folder in hidden:
             self._versions.discard(folder)

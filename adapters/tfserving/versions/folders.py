@@ -162,6 +162,10 @@ class Versions:
         """
         self.discard(self.hide(number))
 
+    def remains(self) -> list[Path]:
+        """Return what is on its way in or out; of a killed tuner, unless one is at work."""
+        return [*self.base.glob(f"{PARTIAL}*"), *self.base.glob(f"{REMOVED}*")]
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other tuners from changing the folder, and remove what a killed one left.
@@ -181,7 +185,7 @@ class Versions:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise Refused(f"another tuner is changing {self.base}; let it finish") from error
-            for remains in [*self.base.glob(f"{PARTIAL}*"), *self.base.glob(f"{REMOVED}*")]:
+            for remains in self.remains():
                 shutil.rmtree(remains, ignore_errors=True)
             yield
         finally:

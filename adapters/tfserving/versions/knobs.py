@@ -81,6 +81,7 @@ class VersionKnobs:
         configuration = {name: value for name, value in wanted.items() if name in VERSION_KNOBS}
         with self._versions.locked():
             present = self._serving()
+            self._changer.settle_label(present.number)
             self._check_deployments(present.number)
             text = write_batching(rewrite(self._operators(present), configuration))
             taken = [*self._versions.numbers(), *self._server.versions()]
@@ -126,9 +127,10 @@ class VersionKnobs:
             return False  # nothing could be changed
         present = self._serving()
         if present.number == present.origin:
-            if self._changer.ours() and self._versions.writable():  # they would serve once it is withdrawn
+            # Versions of ours would serve once that one is withdrawn.
+            if self._changer.leftovers() and self._versions.writable():
                 with self._versions.locked():
-                    self._changer.withdraw(present.number)
+                    self._changer.withdraw(self._operators_version(present))
             return False
         if self._found.number != self._found.origin:
             if self._versions.batching(present.number) == self._found_text:
@@ -136,15 +138,22 @@ class VersionKnobs:
             self.write(read_batching(parse_batching(self._found_text, "found"), VERSION_KNOBS))
             return True
         with self._versions.locked():
-            self._changer.withdraw(self._operators_version(present, self._changer.steering.label))
+            self._changer.withdraw(self._operators_version(present))
         return True
 
-    def _operators_version(self, present: Marker, label: str) -> int:
-        """Return the version to go back to: the newest of the operator's, or the one the label stood for."""
+    def _operators_version(self, present: Marker) -> int:
+        """Return the version to go back to: the newest of the operator's, or the one for the label.
+
+        That is the one that it stood for, or that the operator is moving it to.
+        """
+        assert self._changer is not None
         theirs = [n for n in self._versions.numbers() if self._versions.marker(n) is None]
         if not theirs:
             raise AdapterError(f"{self._versions.base} has no version left but ours; they stay")
-        return present.origin if label and present.origin in theirs else max(theirs)
+        if present.number == present.origin and not self._changer.steering.label:
+            return present.number
+        wanted = (self._changer.steering.stands(), present.origin) if self._changer.steering.label else ()
+        return next((number for number in wanted if number in theirs), max(theirs))
 
     def _serving(self) -> Marker:
         """Return the marker of the version that serves; for one of the operator's, what it would say."""

@@ -66,8 +66,26 @@ class Steering:
         """Return how many of the newest versions the server keeps loaded, None if that is no number."""
         return None
 
-    def admit(self, number: int) -> None:
-        """Have the server load a version beside those it serves."""
+    def stands(self) -> int:
+        """Return the version that our label is to stand for; 0 without a label."""
+        return 0
+
+    def strays(self, there: Iterable[int]) -> list[int]:
+        """Return versions that we named and that are gone, other than those that are there."""
+        del there
+        return []
+
+    def unsettled(self) -> bool:
+        """Whether something of ours may be left in the configuration."""
+        return False
+
+    def admit(self, number: int, serving: int = 0) -> None:
+        """Have the server load a version beside those it serves.
+
+        Args:
+            number: The version.
+            serving: The version that a label must stand for, if it is to move; 0 if that does not matter.
+        """
 
     def switch(self, number: int) -> None:
         """Bring the requests to a version that is available."""
@@ -136,14 +154,41 @@ class ConfigFile(Steering):
             return None
         return max(int(policy.latest.num_versions), 1)  # 0 counts as 1
 
-    def admit(self, number: int) -> None:
-        """Name the version, where versions are named."""
+    def stands(self) -> int:
+        """Return the version that our label is to stand for; 0 without a label.
+
+        The server may not have read the file yet.
+        """
+        return int(self._entry(_read(self._path)[1]).version_labels.get(self.label, 0)) if self.label else 0
+
+    def strays(self, there: Iterable[int]) -> list[int]:
+        """Return versions that the file names and the operator's own text does not, unless they are there."""
+        if not self.unsettled():
+            return []
+        named, his = (self._named(path) for path in (self._path, self._kept()))
+        return sorted(named - his - set(there))
+
+    def _named(self, path: Path) -> set[int]:
+        return set(self._entry(_read(path)[1]).model_version_policy.specific.versions)
+
+    def unsettled(self) -> bool:
+        """Whether the operator's text lies beside the file."""
+        return self._kept().exists()
+
+    def admit(self, number: int, serving: int = 0) -> None:
+        """Name the version, where versions are named.
+
+        Raises:
+            Refused: Somebody is moving the label; it stays where it is.
+        """
         with self._locked():
             _, config = _read(self._path)
             entry = self._entry(config)
             policy = entry.model_version_policy
             named = policy.HasField("specific") and number not in policy.specific.versions
             before = int(entry.version_labels.get(self.label, 0))
+            if self.label and serving not in (0, before):
+                raise self._moved()
             self._edit = Edit(number, named, before, now=before)
             if named:
                 policy.specific.versions.append(number)
@@ -162,12 +207,13 @@ class ConfigFile(Steering):
             labels = self._entry(config).version_labels
             if self._edit is not None:
                 if labels.get(self.label, 0) != self._edit.now:
-                    raise Refused(
-                        f"somebody has moved the label '{self.label}' in {self._path}; it stays there"
-                    )
+                    raise self._moved()
                 self._edit = self._edit._replace(now=number)
             labels[self.label] = number
             self._put(config)
+
+    def _moved(self) -> Refused:
+        return Refused(f"somebody has moved the label '{self.label}' in {self._path}; it stays there")
 
     def dismiss(self, numbers: Iterable[int]) -> None:
         """No longer name the versions."""

@@ -1,0 +1,83 @@
+"""Tuners that are killed or fail halfway, and operators who are halfway through something themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapters.tfserving.versions.test_knobs import CONFIG, WANTED, base, config, deploy, labelled
+from tuner.adapters.tfserving.versions.folders import Versions
+from tuner.errors import Refused
+
+__all__ = ["base", "config"]
+
+
+class Killed(BaseException):
+    """The tuner was killed."""
+
+
+def test_a_label_that_is_being_moved_stays(base: Path, config: Path) -> None:
+    """The operator has written the file, and the server has not read it yet: neither a change nor a restore
+    brings his older model back."""
+    knobs = labelled(base, config, "stable")
+    knobs.write(WANTED)
+    deploy(base, 3)
+    text = config.read_text().replace('"stable"\n      value: 2', '"stable"\n      value: 3')
+    config.write_text(text.replace("versions: 2", "versions: 2 versions: 3"))
+
+    with pytest.raises(Refused, match="somebody has moved the label 'stable'"):
+        knobs.write({**WANTED, "max_batch_size": 4.0})
+    assert Versions(base).numbers() == [1, 2, 3]
+
+    assert knobs.restore()
+    assert knobs._server.serving() == 3
+    assert Versions(base).numbers() == [1, 3]
+
+
+def test_a_label_that_a_killed_tuner_wrote_and_did_not_send(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would stand for a version that is removed, so that the server takes no configuration any more."""
+    knobs = labelled(base, config, "stable")
+    server = knobs._server
+    steering = knobs._changer.steering
+    monkeypatch.setattr(steering, "revert", lambda: None)
+    monkeypatch.setattr(knobs._versions, "remove", lambda _: None)
+
+    def killed(config: Any, timeout: float) -> None:
+        if config.model_config_list.config[0].version_labels["stable"] == 2:
+            raise Killed
+
+    monkeypatch.setattr(server, "reload", killed)
+    with pytest.raises(Killed):
+        knobs.write(WANTED)
+    assert steering.stands() == 2
+
+    another = labelled(base, config, "stable")
+    another.restore()
+
+    assert config.read_text() == CONFIG
+    assert [path.name for path in config.parent.iterdir()] == ["models.config"]
+
+
+def test_what_a_killed_restore_left_goes_with_the_next(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our version was hidden already, and the file still names it."""
+    knobs = labelled(base, config, "stable")
+    knobs.write(WANTED)
+
+    def killed(_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(knobs._changer.steering, "dismiss", killed)
+    with pytest.raises(Killed):
+        knobs.restore()
+    assert "versions: 2" in config.read_text()
+
+    assert not labelled(base, config, "stable").restore()
+    assert config.read_text() == CONFIG
+    assert [path.name for path in config.parent.iterdir()] == ["models.config"]
+    assert [path.name for path in base.iterdir()] == ["1"]
