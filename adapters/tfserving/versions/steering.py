@@ -35,6 +35,7 @@ __all__ = ["ConfigFile", "Reloader", "Steering"]
 
 KEPT = ".servetune-original"
 LOCK = ".servetune-lock"
+NAME_IT = "name the server's --model_config_file"
 
 
 class Reloader(Protocol):
@@ -134,7 +135,11 @@ class ConfigFile(Steering):
         self._reloader = reloader
         self._timeout = timeout
         self._edit: Edit | None = None
-        self._check(_read(self._path)[1])
+        config = _read(self._path)[1]
+        if not any(entry.name == model for entry in config.model_config_list.config):
+            problem = f"{path} has 0 entries for the model '{model}'"
+            raise InvalidInput("TARGET config", problem, NAME_IT)
+        self._check(self._entry(config))
 
     def labelled(self) -> set[int]:
         """Return the versions that other labels stand for."""
@@ -173,7 +178,7 @@ class ConfigFile(Steering):
 
     def unsettled(self) -> bool:
         """Whether the operator's text lies beside the file."""
-        return self._kept().exists()
+        return _is_there(self._kept())
 
     def admit(self, number: int, serving: int = 0) -> None:
         """Name the version, where versions are named.
@@ -249,12 +254,12 @@ class ConfigFile(Steering):
         """
         kept = self._kept()
         with self._locked():
-            if not kept.exists():
+            if not _is_there(kept):
                 return
             original, config = _read(kept)[1], _read(self._path)[1]
             own = self._entry(original) == self._entry(config)
             if original == config or not own or _fixed(original) != _fixed(config):
-                kept.unlink()
+                _delete(kept)
 
     def _kept(self) -> Path:
         return self._path.with_name(f"{self._path.name}{KEPT}")
@@ -278,18 +283,18 @@ class ConfigFile(Steering):
         try:
             yield
         finally:
-            lock.unlink(missing_ok=True)
+            with suppress(OSError):  # the next one takes it as it is
+                lock.unlink()
             os.close(descriptor)
 
     def _entry(self, config: Any) -> Any:
         entries = [entry for entry in config.model_config_list.config if entry.name == self._model]
-        if len(entries) != 1:
+        if len(entries) != 1:  # such as while somebody writes the file
             problem = f"{self._path} has {len(entries)} entries for the model '{self._model}'"
-            raise InvalidInput("TARGET config", problem, "name the server's --model_config_file")
+            raise AdapterError(f"{problem} now; it must have one")
         return entries[0]
 
-    def _check(self, config: Any) -> None:
-        entry = self._entry(config)
+    def _check(self, entry: Any) -> None:
         policy = entry.model_version_policy
         keeps = policy.HasField("specific") or policy.HasField("all") or policy.latest.num_versions > 1
         if self.label and not keeps:
@@ -312,7 +317,7 @@ class ConfigFile(Steering):
         before, _ = _read(self._path)
         kept = self._kept()
         try:
-            if not kept.exists():
+            if not _is_there(kept):
                 write_for_server(kept, before)
             text, original = _read(kept)
             write_for_server(self._path, text if original == config else text_format.MessageToString(config))
@@ -346,6 +351,20 @@ def _open(lock: Path) -> int:
         return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except PermissionError:
         return os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        raise AdapterError(f"{path}: {error.strerror or error}") from error
+
+
+def _delete(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise AdapterError(f"{path} cannot be removed: {error.strerror or error}") from error
 
 
 def _read(path: Path) -> tuple[str, Any]:
