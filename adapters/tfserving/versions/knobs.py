@@ -82,11 +82,13 @@ class VersionKnobs:
         with self._versions.locked():
             present = self._serving()
             self._changer.settle_label(present.number)
+            # First the number, then the check: what is deployed in between is newer, or has that number.
+            number = max([*self._versions.numbers(), *self._server.versions()]) + 1
             self._check_deployments(present.number)
+            present = self._not_withdrawn(present)
             text = write_batching(rewrite(self._operators(present), configuration))
-            taken = [*self._versions.numbers(), *self._server.versions()]
             marker = Marker(
-                number=max(taken) + 1,
+                number=number,
                 origin=present.origin,
                 batching=present.batching,
                 configuration=configuration,
@@ -109,10 +111,35 @@ class VersionKnobs:
         # The server looks at all folders at once: one that it left out for a newer one is not on its way.
         seen = max((n for n in newer if n in statuses), default=0)
         for number in newer:
-            ended = statuses[number].state is VersionState.END if number in statuses else number < seen
+            ended = number < seen
+            if number in statuses:
+                state, error = statuses[number]
+                # One that ended well and is there again, as the newest, will be loaded again.
+                ended = state is VersionState.END and (bool(error) or number < numbers[-1])
             if not ended:
                 problem = f"version {number} is being deployed, and a change would take its place"
                 raise Refused(f"{problem}; version {present} serves until then")
+
+    def _not_withdrawn(self, present: Marker) -> Marker:
+        """Return the version to go on from: the one that serves, unless its origin was withdrawn.
+
+        The operator goes back to an older version by removing the newest. One of ours has the same files and
+        still serves them. If no older one is left, he has only cleaned up.
+        """
+        assert self._changer is not None
+        if self._changer.steering.label:
+            return present  # he goes back by moving the label
+        older = [n for n in self._sound(self._theirs()) if n < present.origin]
+        return self._marker(older[-1]) if older and present.origin not in self._theirs() else present
+
+    def _theirs(self) -> list[int]:
+        """Return the operator's versions, in order."""
+        return [n for n in self._versions.numbers() if self._versions.marker(n) is None]
+
+    def _sound(self, numbers: Iterable[int]) -> list[int]:
+        """Return the versions that the server has not failed to load."""
+        statuses = self._server.versions()
+        return [n for n in numbers if n not in statuses or not statuses[n].error]
 
     def restore(self) -> bool:
         """Have the operator's own version serve again and remove ours; return whether any was serving.
@@ -147,17 +174,19 @@ class VersionKnobs:
         That is the one that it stood for, or that the operator is moving it to.
         """
         assert self._changer is not None
-        theirs = [n for n in self._versions.numbers() if self._versions.marker(n) is None]
+        theirs = self._theirs()
         if not theirs:
             raise AdapterError(f"{self._versions.base} has no version left but ours; they stay")
         if present.number == present.origin and not self._changer.steering.label:
             return present.number
         wanted = (self._changer.steering.stands(), present.origin) if self._changer.steering.label else ()
-        return next((number for number in wanted if number in theirs), max(theirs))
+        return next((number for number in wanted if number in theirs), max(self._sound(theirs) or theirs))
 
     def _serving(self) -> Marker:
         """Return the marker of the version that serves; for one of the operator's, what it would say."""
-        number = self._server.serving()
+        return self._marker(self._server.serving())
+
+    def _marker(self, number: int) -> Marker:
         marker = self._versions.marker(number)
         if marker is not None:
             return marker
