@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from tuner.adapters.live.waiting import comes_true, wait_until
+from tuner.adapters.rollback import IN_DOUBT
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.steering import Steering
@@ -96,7 +97,7 @@ class VersionChanger:
             Refused: It cannot be made or loaded, takes the place of one that a label stands for, or somebody
                 is moving our label; the old version serves and the new one is gone.
             TimedOut: It was not loaded in time; the old version serves and the new one is gone.
-            AdapterError: The server cannot be asked; the new version is gone.
+            AdapterError: The server cannot be asked; the new version is gone, unless it may serve.
         """
         number = marker.number
         self._make_room(source, number)
@@ -108,12 +109,29 @@ class VersionChanger:
             idle = f"version {number} is loaded, but does not serve"
             wait_until(lambda: self._server.serving() == number, LINGER, idle, poll=POLL)
         except BaseException:  # also Ctrl-C leaves no half of a change behind
-            try:
-                self._steering.revert()
-            finally:
-                self._versions.remove(number)
+            self._take_back(number)
             raise
         self._wait_unloaded([source])
+
+    def _take_back(self, number: int) -> None:
+        """Undo a version that did not come to serve.
+
+        Raises:
+            AdapterError: The label may still stand for it: it stays until another one serves, for else the
+                server would refuse requests, and might not even start.
+        """
+        try:
+            self._steering.revert()
+        except AdapterError as error:
+            if self._steering.label and (isinstance(error, IN_DOUBT) or self._serves(number)):
+                raise AdapterError(f"{error}; version {number} may still serve") from error
+        self._versions.remove(number)
+
+    def _serves(self, number: int) -> bool:
+        try:
+            return self._server.serving() == number
+        except AdapterError:
+            return True
 
     def withdraw(self, origin: int) -> None:
         """Go back to the operator's own version and remove all of ours.

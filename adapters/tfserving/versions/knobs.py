@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from tuner.adapters.tfserving.batching import (
@@ -22,6 +23,8 @@ from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, Refused
 
 __all__ = ["VersionKnobs"]
+
+log = logging.getLogger(__name__)
 
 
 class VersionKnobs:
@@ -80,6 +83,7 @@ class VersionKnobs:
         assert self._changer is not None
         configuration = {name: value for name, value in wanted.items() if name in VERSION_KNOBS}
         with self._versions.locked():
+            self._changer.steering.resend()
             present = self._serving()
             self._changer.settle_label(present.number)
             # First the number, then the check: what is deployed in between is newer, or has that number.
@@ -94,7 +98,10 @@ class VersionKnobs:
                 configuration=configuration,
             )
             self._changer.publish(present.number, marker, text)
-            self._changer.prune()
+            try:
+                self._changer.prune()
+            except AdapterError as error:  # the change came about all the same
+                log.warning("older versions of ours are removed with the next change: %s", error)
 
     def _check_deployments(self, present: int) -> None:
         """Refuse a change while a newer version of the operator's is on its way: ours would overtake it.

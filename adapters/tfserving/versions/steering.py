@@ -97,6 +97,9 @@ class Steering:
     def revert(self) -> None:
         """Undo what was done since the last switch."""
 
+    def resend(self) -> None:
+        """Undo what could not be undone before, because the server did not answer."""
+
     def restore(self) -> None:
         """Put back what was found at opening."""
 
@@ -135,6 +138,7 @@ class ConfigFile(Steering):
         self._reloader = reloader
         self._timeout = timeout
         self._edit: Edit | None = None
+        self._unsent = False  # whether the server may not have what was undone in the file
         config = _read(self._path)[1]
         if not any(entry.name == model for entry in config.model_config_list.config):
             problem = f"{path} has 0 entries for the model '{model}'"
@@ -234,7 +238,11 @@ class ConfigFile(Steering):
         self._edit = None
 
     def revert(self) -> None:
-        """Undo what we wrote for the version, and send it; what others have changed meanwhile stays."""
+        """Undo what we wrote for the version, and send it; what others have changed meanwhile stays.
+
+        Raises:
+            AdapterError: The server has not taken it. The file has it, for when it starts again.
+        """
         if self._edit is None:
             return
         edit, self._edit = self._edit, None
@@ -245,7 +253,7 @@ class ConfigFile(Steering):
                 entry.model_version_policy.specific.versions.remove(edit.number)
             if edit.before and entry.version_labels.get(self.label, 0) == edit.number:
                 entry.version_labels[self.label] = edit.before
-            self._put(config)
+            self._put(config, backward=True)
 
     def restore(self) -> None:
         """Delete the operator's text beside the file, which has it again, unless somebody has changed it.
@@ -309,10 +317,25 @@ class ConfigFile(Steering):
                 "TARGET label", f"{self._path} has no label '{self.label}'", f"it has: {known}"
             )
 
-    def _put(self, config: Any) -> None:
+    def resend(self) -> None:
+        """Send the file again if the server has not taken what was undone.
+
+        Raises:
+            AdapterError: It has not taken it now either.
+        """
+        if self._unsent:
+            with self._locked():
+                self._reloader.reload(_read(self._path)[1], self._timeout)
+                self._unsent = False
+
+    def _put(self, config: Any, *, backward: bool = False) -> None:
         """Write the file, then send it. In the other order a polling server might read the old file again.
 
         Where it means what the operator's own text means, that is written, with its comments.
+
+        Args:
+            config: What to write.
+            backward: Whether it is what was before: then it stays written if the server does not take it.
         """
         before, _ = _read(self._path)
         kept = self._kept()
@@ -326,9 +349,12 @@ class ConfigFile(Steering):
         try:
             self._reloader.reload(config, self._timeout)
         except AdapterError:
-            with suppress(StorageError):
-                write_for_server(self._path, before)
+            self._unsent = backward
+            if not backward:
+                with suppress(StorageError):
+                    write_for_server(self._path, before)
             raise
+        self._unsent = False
 
 
 def _take(lock: Path) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.adapters.tfserving.versions.test_knobs import CONFIG, WANTED, base, config, deploy, labelled
 from tuner.adapters.tfserving.versions.folders import Versions
-from tuner.errors import Refused
+from tuner.errors import AdapterError, Refused, Unreachable
 
 __all__ = ["base", "config"]
 
@@ -81,3 +81,50 @@ def test_what_a_killed_restore_left_goes_with_the_next(
     assert config.read_text() == CONFIG
     assert [path.name for path in config.parent.iterdir()] == ["models.config"]
     assert [path.name for path in base.iterdir()] == ["1"]
+
+
+def test_a_server_that_restarts_just_after_the_label_has_moved(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes back with the label where it was, and finds the version that it had it for all the same."""
+    knobs = labelled(base, config, "stable")
+    server = knobs._server
+    reload, serving = server.reload, server.serving
+
+    def away(*_: object) -> None:
+        raise Unreachable("it restarts")
+
+    def moved_and_away(sent: Any, timeout: float) -> None:
+        reload(sent, timeout)
+        if sent.model_config_list.config[0].version_labels["stable"] == 2:
+            monkeypatch.setattr(server, "reload", away)
+            monkeypatch.setattr(server, "serving", away)
+
+    monkeypatch.setattr(server, "reload", moved_and_away)
+    with pytest.raises(AdapterError, match="version 2 may still serve"):
+        knobs.write(WANTED)
+
+    assert config.read_text() == CONFIG
+    assert Versions(base).numbers() == [1, 2]
+    monkeypatch.setattr(server, "reload", reload)  # it did not restart, but was out of reach
+    monkeypatch.setattr(server, "serving", serving)
+    knobs.write(WANTED)
+    assert Versions(base).marker(3).origin == 1
+    assert server.serving() == 3
+
+
+def test_a_change_that_came_about_has_not_failed(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Although an older version of ours could not be removed: the next change does that."""
+    knobs = labelled(base, config, "stable")
+
+    def refuse() -> None:
+        raise AdapterError("version 2 cannot be removed")
+
+    monkeypatch.setattr(knobs._changer, "prune", refuse)
+
+    knobs.write(WANTED)
+
+    assert knobs.read(WANTED) == WANTED
+    assert "removed with the next change: version 2 cannot be removed" in caplog.text
