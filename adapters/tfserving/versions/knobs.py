@@ -89,7 +89,7 @@ class VersionKnobs:
             # First the number, then the check: what is deployed in between is newer, or has that number.
             number = max([*self._versions.numbers(), *self._server.versions()]) + 1
             self._check_deployments(present.number)
-            present = self._not_withdrawn(present)
+            present = self._base(present)
             text = write_batching(rewrite(self._operators(present), configuration))
             marker = Marker(
                 number=number,
@@ -127,17 +127,20 @@ class VersionKnobs:
                 problem = f"version {number} is being deployed, and a change would take its place"
                 raise Refused(f"{problem}; version {present} serves until then")
 
-    def _not_withdrawn(self, present: Marker) -> Marker:
-        """Return the version to go on from: the one that serves, unless its origin was withdrawn.
+    def _base(self, present: Marker) -> Marker:
+        """Return the version to go on from: the one that serves, unless its origin is not what should serve.
 
-        The operator goes back to an older version by removing the newest. One of ours has the same files and
-        still serves them. If no older one is left, he has only cleaned up.
+        The operator goes back to an older version by removing the newest, and names versions after he has put
+        them there. One of ours still serves then. If no other is left, he has only cleaned up.
         """
         assert self._changer is not None
         if self._changer.steering.label:
-            return present  # he goes back by moving the label
-        older = [n for n in self._sound(self._theirs()) if n < present.origin]
-        return self._marker(older[-1]) if older and present.origin not in self._theirs() else present
+            return present  # he moves the label
+        theirs = self._sound(self._changer.steering.wanted(self._theirs()))
+        if present.origin in theirs:  # else it was withdrawn
+            loaded = self._server.versions()
+            theirs = [n for n in theirs if n > present.origin and n in loaded]
+        return self._marker(theirs[-1]) if theirs else present
 
     def _theirs(self) -> list[int]:
         """Return the operator's versions, in order."""
@@ -187,7 +190,8 @@ class VersionKnobs:
         if present.number == present.origin and not self._changer.steering.label:
             return present.number
         wanted = (self._changer.steering.stands(), present.origin) if self._changer.steering.label else ()
-        return next((number for number in wanted if number in theirs), max(self._sound(theirs) or theirs))
+        named = self._changer.steering.wanted(theirs) or theirs
+        return next((number for number in wanted if number in theirs), max(self._sound(named) or named))
 
     def _serving(self) -> Marker:
         """Return the marker of the version that serves; for one of the operator's, what it would say."""

@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.tfserving.versions.test_knobs import CONFIG, WANTED, base, config, deploy, labelled
+from tests.adapters.tfserving.versions.test_knobs import (
+    CONFIG,
+    WANTED,
+    Breaks,
+    base,
+    config,
+    deploy,
+    labelled,
+)
 from tuner.adapters.tfserving.versions.folders import Versions
+from tuner.adapters.tfserving.versions.knobs import VersionKnobs
+from tuner.adapters.tfserving.versions.steering import ConfigFile
 from tuner.errors import AdapterError, Refused, Unreachable
 
 __all__ = ["base", "config"]
@@ -128,3 +138,24 @@ def test_a_change_that_came_about_has_not_failed(
 
     assert knobs.read(WANTED) == WANTED
     assert "removed with the next change: version 2 cannot be removed" in caplog.text
+
+
+def test_a_version_that_is_named_after_ours(base: Path, config: Path) -> None:
+    """The operator puts it there, we take the next number, and then he names it: ours has an older model."""
+    config.write_text("\n".join(line for line in CONFIG.splitlines() if "version_labels" not in line))
+    server = Breaks(base, broken=set(), unseen={2, 4})
+    knobs = VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "", server, 5.0), 5.0)
+    deploy(base, 2)
+    (base / "2" / "saved_model.pb").write_text("new")
+    knobs.write(WANTED)
+    config.write_text(config.read_text().replace("versions: 1", "versions: 1 versions: 2"))
+    server._unseen.clear()
+
+    knobs.write({**WANTED, "max_batch_size": 4.0})
+    assert Versions(base).marker(4).origin == 2
+
+    deploy(base, 5)
+    server._unseen.add(5)
+    knobs.restore()
+    assert server.serving() == 2
+    assert "versions: 5" not in config.read_text()
