@@ -17,24 +17,19 @@ only, and one after the other: a file beside it is locked from the reading to th
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from copy import deepcopy
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from google.protobuf import text_format
 
-from tuner.adapters.tfserving.schema import message
+from tuner.adapters.tfserving.versions.config_text import KEPT, delete, fixed, is_his, is_there, locked, read
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
 from tuner.files.storage import write_for_server
 
 __all__ = ["ConfigFile", "Reloader", "Steering"]
 
-KEPT = ".servetune-original"
-LOCK = ".servetune-lock"
 NAME_IT = "name the server's --model_config_file"
 
 
@@ -139,7 +134,7 @@ class ConfigFile(Steering):
         self._timeout = timeout
         self._edit: Edit | None = None
         self._unsent = False  # whether the server may not have what was undone in the file
-        config = _read(self._path)[1]
+        config = read(self._path)[1]
         if not any(entry.name == model for entry in config.model_config_list.config):
             problem = f"{path} has 0 entries for the model '{model}'"
             raise InvalidInput("TARGET config", problem, NAME_IT)
@@ -147,18 +142,18 @@ class ConfigFile(Steering):
 
     def labelled(self) -> set[int]:
         """Return the versions that other labels stand for."""
-        labels = self._entry(_read(self._path)[1]).version_labels
+        labels = self._entry(read(self._path)[1]).version_labels
         return {number for label, number in labels.items() if label != self.label}
 
     def wanted(self, numbers: Iterable[int]) -> list[int]:
         """Return which of these versions the server may load: those that are named, where they are."""
-        policy = self._entry(_read(self._path)[1]).model_version_policy
+        policy = self._entry(read(self._path)[1]).model_version_policy
         named = set(policy.specific.versions)
         return [n for n in numbers if n in named or not policy.HasField("specific")]
 
     def places(self) -> int | None:
         """Return how many of the newest versions the server keeps loaded, None if that is no number."""
-        policy = self._entry(_read(self._path)[1]).model_version_policy
+        policy = self._entry(read(self._path)[1]).model_version_policy
         if policy.HasField("specific") or policy.HasField("all"):
             return None
         return max(int(policy.latest.num_versions), 1)  # 0 counts as 1
@@ -168,7 +163,7 @@ class ConfigFile(Steering):
 
         The server may not have read the file yet.
         """
-        return int(self._entry(_read(self._path)[1]).version_labels.get(self.label, 0)) if self.label else 0
+        return int(self._entry(read(self._path)[1]).version_labels.get(self.label, 0)) if self.label else 0
 
     def strays(self, there: Iterable[int]) -> list[int]:
         """Return versions that the file names and the operator's own text does not, unless they are there."""
@@ -178,11 +173,11 @@ class ConfigFile(Steering):
         return sorted(named - his - set(there))
 
     def _named(self, path: Path) -> set[int]:
-        return set(self._entry(_read(path)[1]).model_version_policy.specific.versions)
+        return set(self._entry(read(path)[1]).model_version_policy.specific.versions)
 
     def unsettled(self) -> bool:
         """Whether the operator's text lies beside the file."""
-        return _is_there(self._kept())
+        return is_there(self._kept())
 
     def admit(self, number: int, serving: int = 0) -> None:
         """Name the version, where versions are named.
@@ -190,8 +185,8 @@ class ConfigFile(Steering):
         Raises:
             Refused: Somebody is moving the label; it stays where it is.
         """
-        with self._locked():
-            _, config = _read(self._path)
+        with locked(self._path):
+            _, config = read(self._path)
             entry = self._entry(config)
             policy = entry.model_version_policy
             named = policy.HasField("specific") and number not in policy.specific.versions
@@ -211,8 +206,8 @@ class ConfigFile(Steering):
         """
         if not self.label:
             return
-        with self._locked():
-            _, config = _read(self._path)
+        with locked(self._path):
+            _, config = read(self._path)
             labels = self._entry(config).version_labels
             if self._edit is not None:
                 if labels.get(self.label, 0) != self._edit.now:
@@ -226,8 +221,8 @@ class ConfigFile(Steering):
 
     def dismiss(self, numbers: Iterable[int]) -> None:
         """No longer name the versions."""
-        with self._locked():
-            _, config = _read(self._path)
+        with locked(self._path):
+            _, config = read(self._path)
             entry = self._entry(config)
             named = entry.model_version_policy.specific.versions
             kept = [version for version in named if version not in set(numbers)]
@@ -246,8 +241,8 @@ class ConfigFile(Steering):
         if self._edit is None:
             return
         edit, self._edit = self._edit, None
-        with self._locked():
-            _, config = _read(self._path)
+        with locked(self._path):
+            _, config = read(self._path)
             entry = self._entry(config)
             if edit.named and edit.number in entry.model_version_policy.specific.versions:
                 entry.model_version_policy.specific.versions.remove(edit.number)
@@ -261,39 +256,17 @@ class ConfigFile(Steering):
         As long as versions or labels of other models differ, it is left to the targets that tune them.
         """
         kept = self._kept()
-        with self._locked():
-            if not _is_there(kept):
+        with locked(self._path):
+            if not is_there(kept):
                 return
-            original, config = _read(kept)[1], _read(self._path)[1]
+            original, config = read(kept)[1], read(self._path)[1]
             own = self._entry(original) == self._entry(config)
-            if original == config or not own or _fixed(original) != _fixed(config):
-                _delete(kept)
+            theirs = is_his(read(self._path)[0], read(kept)[0])
+            if theirs or original == config or not own or fixed(original) != fixed(config):
+                delete(kept)
 
     def _kept(self) -> Path:
         return self._path.with_name(f"{self._path.name}{KEPT}")
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Wait until no other target changes the file, and keep them from it.
-
-        Raises:
-            Refused: There are no locks in the folder.
-        """
-        if not os.access(self._path.parent, os.W_OK):
-            yield  # the file cannot be written either, and need not be where a server serves what is newest
-            return
-        # Not the folder: it may be the model's, which is locked for the whole of a change.
-        lock = self._path.with_name(f"{self._path.name}{LOCK}")
-        try:
-            descriptor = _take(lock)
-        except OSError as error:
-            raise Refused(f"{self._path} cannot be changed: {error.strerror or error}") from error
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # the next one takes it as it is
-                lock.unlink()
-            os.close(descriptor)
 
     def _entry(self, config: Any) -> Any:
         entries = [entry for entry in config.model_config_list.config if entry.name == self._model]
@@ -324,8 +297,8 @@ class ConfigFile(Steering):
             AdapterError: It has not taken it now either.
         """
         if self._unsent:
-            with self._locked():
-                self._reloader.reload(_read(self._path)[1], self._timeout)
+            with locked(self._path):
+                self._reloader.reload(read(self._path)[1], self._timeout)
                 self._unsent = False
 
     def _put(self, config: Any, *, backward: bool = False) -> None:
@@ -337,12 +310,12 @@ class ConfigFile(Steering):
             config: What to write.
             backward: Whether it is what was before: then it stays written if the server does not take it.
         """
-        before, _ = _read(self._path)
+        before, _ = read(self._path)
         kept = self._kept()
         try:
-            if not _is_there(kept):
+            if not is_there(kept) or is_his(before, read(kept)[0]):
                 write_for_server(kept, before)
-            text, original = _read(kept)
+            text, original = read(kept)
             write_for_server(self._path, text if original == config else text_format.MessageToString(config))
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
@@ -355,57 +328,3 @@ class ConfigFile(Steering):
                     write_for_server(self._path, before)
             raise
         self._unsent = False
-
-
-def _take(lock: Path) -> int:
-    """Wait until nobody else has a lock, and return its descriptor. Who had it has removed the file."""
-    while True:
-        descriptor = _open(lock)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.fstat(descriptor).st_nlink:
-                return descriptor
-        except BaseException:  # also Ctrl-C leaves nobody waiting
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _open(lock: Path) -> int:
-    """Return a descriptor of a lock: for writing, which NFS wants, unless another user has made the file."""
-    try:
-        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except PermissionError:
-        return os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError as error:
-        raise AdapterError(f"{path}: {error.strerror or error}") from error
-
-
-def _delete(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise AdapterError(f"{path} cannot be removed: {error.strerror or error}") from error
-
-
-def _read(path: Path) -> tuple[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return text, text_format.Parse(text, message("ModelServerConfig")())
-    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
-        raise AdapterError(f"model configuration {path} cannot be read: {error}") from error
-
-
-def _fixed(config: Any) -> Any:
-    """Return what no target changes: all but versions and labels."""
-    config = deepcopy(config)
-    for entry in config.model_config_list.config:
-        entry.ClearField("version_labels")
-        if entry.model_version_policy.HasField("specific"):
-            entry.model_version_policy.specific.ClearField("versions")
-    return config
