@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -85,13 +85,16 @@ class VersionChanger:
         if self._steering.stands() in set(self.ours()) - {serving}:
             self._steering.switch(serving)
 
-    def publish(self, source: int, marker: Marker, batching: str | None) -> None:
+    def publish(
+        self, source: int, marker: Marker, batching: str | None, check: Callable[[], None] = lambda: None
+    ) -> None:
         """Have the server serve a new version.
 
         Args:
             source: The version whose files it has.
             marker: Its number, and where it comes from.
             batching: The text of its parameter file; None for no file.
+            check: Called once it is there; raises an error if somebody has deployed another one meanwhile.
 
         Raises:
             Refused: It cannot be made or loaded, takes the place of one that a label stands for, or somebody
@@ -103,6 +106,7 @@ class VersionChanger:
         self._make_room(source, number)
         self._versions.publish(source, marker, batching)
         try:
+            check()
             self._steering.admit(number, source)
             self._wait_available(number)
             self._steering.switch(number)

@@ -86,10 +86,9 @@ class VersionKnobs:
             self._changer.steering.resend()
             present = self._serving()
             self._changer.settle_label(present.number)
-            # First the number, then the check: what is deployed in between is newer, or has that number.
             number = max([*self._versions.numbers(), *self._server.versions()]) + 1
             self._check_deployments(present.number)
-            present = self._base(present)
+            serving, present = present.number, self._base(present)
             text = write_batching(rewrite(self._operators(present), configuration))
             marker = Marker(
                 number=number,
@@ -97,7 +96,9 @@ class VersionKnobs:
                 batching=present.batching,
                 configuration=configuration,
             )
-            self._changer.publish(present.number, marker, text)
+            self._changer.publish(
+                present.number, marker, text, lambda: self._check_again(serving, present.number)
+            )
             try:
                 self._changer.prune()
             except AdapterError as error:  # the change came about all the same
@@ -122,10 +123,16 @@ class VersionKnobs:
             if number in statuses:
                 state, error = statuses[number]
                 # One that ended well and is there again, as the newest, will be loaded again.
-                ended = state is VersionState.END and (bool(error) or number < numbers[-1])
+                ended = state is VersionState.END and (bool(error) or number < newer[-1])
             if not ended:
                 problem = f"version {number} is being deployed, and a change would take its place"
                 raise Refused(f"{problem}; version {present} serves until then")
+
+    def _check_again(self, serving: int, source: int) -> None:
+        """Refuse a change whose version is there already, but came after something of the operator's."""
+        self._check_deployments(serving)
+        if source not in self._versions.numbers():
+            raise Refused(f"version {source} was removed meanwhile; version {serving} serves as it did")
 
     def _base(self, present: Marker) -> Marker:
         """Return the version to go on from: the one that serves, unless its origin is not what should serve.

@@ -186,7 +186,7 @@ class ConfigFile(Steering):
             Refused: Somebody is moving the label; it stays where it is.
         """
         with locked(self._path):
-            _, config = read(self._path)
+            text, config = read(self._path)
             entry = self._entry(config)
             policy = entry.model_version_policy
             named = policy.HasField("specific") and number not in policy.specific.versions
@@ -196,7 +196,7 @@ class ConfigFile(Steering):
             self._edit = Edit(number, named, before, now=before)
             if named:
                 policy.specific.versions.append(number)
-                self._put(config)
+                self._put(text, config)
 
     def switch(self, number: int) -> None:
         """Move the label.
@@ -207,14 +207,14 @@ class ConfigFile(Steering):
         if not self.label:
             return
         with locked(self._path):
-            _, config = read(self._path)
+            text, config = read(self._path)
             labels = self._entry(config).version_labels
             if self._edit is not None:
                 if labels.get(self.label, 0) != self._edit.now:
                     raise self._moved()
                 self._edit = self._edit._replace(now=number)
             labels[self.label] = number
-            self._put(config)
+            self._put(text, config)
 
     def _moved(self) -> Refused:
         return Refused(f"somebody has moved the label '{self.label}' in {self._path}; it stays there")
@@ -222,14 +222,14 @@ class ConfigFile(Steering):
     def dismiss(self, numbers: Iterable[int]) -> None:
         """No longer name the versions."""
         with locked(self._path):
-            _, config = read(self._path)
+            text, config = read(self._path)
             entry = self._entry(config)
             named = entry.model_version_policy.specific.versions
             kept = [version for version in named if version not in set(numbers)]
             if entry.model_version_policy.HasField("specific") and kept != list(named):
                 del named[:]
                 named.extend(kept)
-                self._put(config)
+                self._put(text, config)
         self._edit = None
 
     def revert(self) -> None:
@@ -242,13 +242,13 @@ class ConfigFile(Steering):
             return
         edit, self._edit = self._edit, None
         with locked(self._path):
-            _, config = read(self._path)
+            text, config = read(self._path)
             entry = self._entry(config)
             if edit.named and edit.number in entry.model_version_policy.specific.versions:
                 entry.model_version_policy.specific.versions.remove(edit.number)
             if edit.before and entry.version_labels.get(self.label, 0) == edit.number:
                 entry.version_labels[self.label] = edit.before
-            self._put(config, backward=True)
+            self._put(text, config, backward=True)
 
     def restore(self) -> None:
         """Delete the operator's text beside the file, which has it again, unless somebody has changed it.
@@ -301,22 +301,23 @@ class ConfigFile(Steering):
                 self._reloader.reload(read(self._path)[1], self._timeout)
                 self._unsent = False
 
-    def _put(self, config: Any, *, backward: bool = False) -> None:
+    def _put(self, before: str, config: Any, *, backward: bool = False) -> None:
         """Write the file, then send it. In the other order a polling server might read the old file again.
 
         Where it means what the operator's own text means, that is written, with its comments.
 
         Args:
+            before: The file's text that it was made from; if somebody has changed the file since, that stays.
             config: What to write.
             backward: Whether it is what was before: then it stays written if the server does not take it.
         """
-        before, _ = read(self._path)
         kept = self._kept()
         try:
             if not is_there(kept) or is_his(before, read(kept)[0]):
                 write_for_server(kept, before)
             text, original = read(kept)
-            write_for_server(self._path, text if original == config else text_format.MessageToString(config))
+            text = text if original == config else text_format.MessageToString(config)
+            write_for_server(self._path, text, instead_of=before)
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
         try:
@@ -325,6 +326,6 @@ class ConfigFile(Steering):
             self._unsent = backward
             if not backward:
                 with suppress(StorageError):
-                    write_for_server(self._path, before)
+                    write_for_server(self._path, before, instead_of=text)
             raise
         self._unsent = False

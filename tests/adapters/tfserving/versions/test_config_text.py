@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.adapters.tfserving.versions.test_steering import TEXT, entry, path, server, steering
+from tests.adapters.tfserving.versions.test_steering import TEXT, Server, entry, path, server, steering
 from tuner.adapters.tfserving.versions.config_text import locked
 from tuner.adapters.tfserving.versions.steering import ConfigFile
+from tuner.errors import Refused
 
 __all__ = ["path", "server", "steering"]
 
@@ -36,6 +38,40 @@ def test_what_the_operator_writes_meanwhile_comes_back_to_the_letter(tuned: Conf
 
     assert path.read_text() == NEWER
     assert [file.name for file in path.parent.iterdir()] == ["models.config"]
+
+
+def test_what_the_operator_writes_while_we_write_stays(
+    steering: ConfigFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between our reading of the file and our writing; ours is refused."""
+    fsync = os.fsync
+
+    def then_write(descriptor: int) -> None:
+        fsync(descriptor)
+        if path.with_name(f"{path.name}.servetune-original").exists():
+            path.write_text(NEWER)
+
+    monkeypatch.setattr(os, "fsync", then_write)
+
+    with pytest.raises(Refused, match="somebody else has changed it meanwhile, and that stays"):
+        steering.admit(3)
+    assert path.read_text() == NEWER
+
+
+def test_what_the_operator_writes_while_the_server_refuses_stays(
+    steering: ConfigFile, server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was there before us is not put back over that."""
+
+    def refuse(*_: object) -> None:
+        path.write_text(NEWER)
+        raise Refused("no")
+
+    monkeypatch.setattr(server, "reload", refuse)
+
+    with pytest.raises(Refused, match="no"):
+        steering.admit(3)
+    assert path.read_text() == NEWER
 
 
 def test_nothing_is_kept_beside_what_the_operator_has_written_last(tuned: ConfigFile, path: Path) -> None:

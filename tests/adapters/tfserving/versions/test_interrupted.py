@@ -11,14 +11,16 @@ from tests.adapters.tfserving.versions.test_knobs import (
     CONFIG,
     WANTED,
     Breaks,
+    Server,
     base,
     config,
     deploy,
     labelled,
 )
+from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
-from tuner.adapters.tfserving.versions.steering import ConfigFile
+from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
 from tuner.errors import AdapterError, Refused, Unreachable
 
 __all__ = ["base", "config"]
@@ -97,8 +99,9 @@ def test_a_server_that_restarts_just_after_the_label_has_moved(
     base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes back with the label where it was, and finds the version that it had it for all the same."""
-    knobs = labelled(base, config, "stable")
-    server = knobs._server
+    server = Server(base, "stable")
+    steering = ConfigFile(config, "mlp", "stable", server, 5.0)
+    knobs = VersionKnobs(server, Versions(base), steering, 5.0)
     reload, serving = server.reload, server.serving
 
     def away(*_: object) -> None:
@@ -159,3 +162,27 @@ def test_a_version_that_is_named_after_ours(base: Path, config: Path) -> None:
     knobs.restore()
     assert server.serving() == 2
     assert "versions: 5" not in config.read_text()
+
+
+@pytest.mark.parametrize("theirs", [2, 1])
+def test_a_deployment_just_before_ours_is_there(
+    base: Path, monkeypatch: pytest.MonkeyPatch, theirs: int
+) -> None:
+    """It has the number of one that was removed; or what ours was made from is removed. Ours goes again."""
+    versions, server = Versions(base), Breaks(base, broken=set(), unseen=set())
+    server.ended = {2: VersionStatus(VersionState.END, "")}
+    knobs = VersionKnobs(server, versions, Steering(), 0.1)
+    publish = versions.publish
+
+    def deploy_and_publish(*args: Any) -> None:
+        if theirs == 2:
+            deploy(base, 2)
+        publish(*args)
+        if theirs == 1:
+            (base / "1").rename(base / "gone")
+
+    monkeypatch.setattr(versions, "publish", deploy_and_publish)
+
+    with pytest.raises(Refused, match=r"version 2 is being deployed|version 1 was removed meanwhile"):
+        knobs.write(WANTED)
+    assert versions.numbers() == ([1, 2] if theirs == 2 else [])
