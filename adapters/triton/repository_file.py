@@ -3,7 +3,7 @@
 Such a server takes no changes over the network. If it refuses a file, it goes on with its old configuration
 and says so in its log only. So the file is written as a whole, and put back if the server does not run it in
 time. At the end the operator's own text comes back, with its comments: the one that was found, or one that
-the operator has deployed since.
+the operator has deployed since. What he has written and the server has not taken yet is not overwritten.
 """
 
 from __future__ import annotations
@@ -62,30 +62,51 @@ class RepositoryFile:
         """Write a configuration and wait until the server runs it; if it does not, put the file back.
 
         Raises:
-            Refused: The server did not take it in time, or the file cannot be written.
+            Refused: The server did not take it in time, the file cannot be written, or somebody else has
+                written it and the server does not run that yet.
             AdapterError: The server cannot be asked.
         """
         before = self._read()
         self._adopt(before)
         text = self._found if normal_form(config) == self._original else _text(config)
         try:
-            self._write(text)
+            self._write(text, instead_of=before)
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
         try:
             if not comes_true(lambda: serves(self, config), timeout):
                 hint = "either it refuses it (see its log), or it does not poll"
                 raise Refused(f"Triton did not take {self._file} within {timeout:g} s; {hint}")
-        except BaseException:  # also Ctrl-C leaves the file as it was
-            self._write(before)
+        except BaseException as error:  # also Ctrl-C leaves the file as it was
+            self._take_back(text, before, error)
             raise
         self._written, self._loaded = text, normal_form(config)
 
+    def _take_back(self, ours: str | None, before: str | None, why: BaseException) -> None:
+        """Put the file back, unless somebody else has written it since."""
+        if self._read() != ours:
+            return
+        try:
+            self._write(before, instead_of=ours)
+        except StorageError as error:
+            raise AdapterError(f"{why}; the file could not be put back: {error}") from error
+
     def _adopt(self, text: str | None) -> None:
-        """Note a text of the operator's that is not what we wrote last, if the server runs it already."""
+        """Note a text of the operator's that is not what we wrote last, and what the server makes of it.
+
+        Raises:
+            Refused: The server does not run it yet.
+        """
+        if text == self._written:
+            return
         running = normal_form(self._reader.config())
-        if text != self._written and running != self._loaded:
-            self._found, self._original = text, running
+        if running == self._loaded:
+            problem = f"somebody has changed {self._file}, and Triton does not run that yet"
+            raise Refused(
+                f"{problem} (if it refuses it, its log says why); the old configuration still serves"
+            )
+        self._found = self._written = text
+        self._original = self._loaded = running
 
     def _read(self) -> str | None:
         """Return the file's text; None if there is none and Triton makes up the configuration itself."""
@@ -96,14 +117,22 @@ class RepositoryFile:
         except (OSError, UnicodeDecodeError) as error:
             raise AdapterError(f"{self._file} cannot be read: {error}") from error
 
-    def _write(self, text: str | None) -> None:
-        if text is None:
-            self._file.unlink(missing_ok=True)
-            return
-        new = not self._file.exists()
-        write_for_server(self._file, text)
-        if new:  # Triton may run as another user
-            self._file.chmod(0o644)
+    def _write(self, text: str | None, *, instead_of: str | None) -> None:
+        """Write the file, or remove it.
+
+        Raises:
+            StorageError: That cannot be done, or it has another text than ``instead_of`` by now.
+        """
+        try:
+            if text is None:
+                self._file.unlink(missing_ok=True)
+                return
+            new = not self._file.exists()
+            write_for_server(self._file, text, instead_of=instead_of)
+            if new:  # Triton may run as another user
+                self._file.chmod(0o644)
+        except OSError as error:
+            raise StorageError(f"cannot write {self._file}: {error.strerror or error}") from error
 
 
 def _text(config: Mapping[str, Any]) -> str:

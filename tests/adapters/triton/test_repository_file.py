@@ -10,9 +10,10 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.text_format import Parse
 from tritonclient.grpc import model_config_pb2
 
+from tuner.adapters.triton import repository_file as module
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.repository_file import RepositoryFile
-from tuner.errors import Refused
+from tuner.errors import AdapterError, Refused, StorageError
 
 TEXT = 'name: "mlp"  # mine\n'
 
@@ -74,3 +75,69 @@ def test_a_file_that_the_operator_has_written_since_comes_back(tmp_path: Path) -
     assert file.read_text() == text
     control.load({"name": "mlp"}, 0.0)
     assert "mine" not in file.read_text()
+
+
+@pytest.fixture
+def polling(tmp_path: Path) -> Polling:
+    file = tmp_path / "mlp" / "config.pbtxt"
+    file.parent.mkdir()
+    file.write_text(TEXT)
+    return Polling(file)
+
+
+class Late(Polling):
+    """Has not read the file since it was opened."""
+
+    def config(self) -> ModelConfig:
+        return {"name": "mlp"}
+
+
+THEIRS = 'name: "mlp"  # theirs\nmax_batch_size: 2\n'
+
+
+def test_a_file_that_the_server_has_not_taken_yet_stays(polling: Polling) -> None:
+    """The operator's deployment would be lost for good."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+    polling.file.write_text(THEIRS)
+
+    with pytest.raises(Refused, match=r"somebody has changed .* does not run that yet"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
+
+
+def test_a_file_that_is_written_while_the_server_takes_ours_stays(polling: Polling) -> None:
+    """The older one is not put back over it when ours is given up."""
+
+    class Overwritten(Late):
+        def config(self) -> ModelConfig:
+            if "max_batch_size: 4" in self.file.read_text():
+                self.file.write_text(THEIRS)
+            return super().config()
+
+    control = RepositoryFile(Overwritten(polling.file), polling.file.parents[1], "mlp")
+
+    with pytest.raises(Refused, match="did not take"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
+
+
+def test_a_disk_that_is_full_when_the_file_is_put_back(
+    polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the adapter, which says both."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+    write = module.write_for_server
+
+    def once(path: Path, text: str, **options: str) -> None:
+        write(path, text, **options)
+        monkeypatch.setattr(module, "write_for_server", full)
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(module, "write_for_server", once)
+
+    with pytest.raises(AdapterError, match=r"did not take .* could not be put back: no space left"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
