@@ -14,6 +14,7 @@ from tuner.adapters.triton import repository_file as module
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.errors import AdapterError, Refused, StorageError
+from tuner.files.storage import write_for_server
 
 TEXT = 'name: "mlp"  # mine\n'
 
@@ -128,10 +129,9 @@ def test_a_disk_that_is_full_when_the_file_is_put_back(
 ) -> None:
     """An error of the adapter, which says both."""
     control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
-    write = module.write_for_server
 
     def once(path: Path, text: str, **options: str) -> None:
-        write(path, text, **options)
+        write_for_server(path, text, **options)
         monkeypatch.setattr(module, "write_for_server", full)
 
     def full(*_: object, **__: object) -> None:
