@@ -176,7 +176,7 @@ class VersionChanger:
             self._steering.revert()
             raise
         self._steering.dismiss([*ours, *self._steering.strays(self._versions.numbers())])
-        self._steering.restore()
+        self._steering.restore([n for n in self._versions.numbers() if self._versions.marker(n) is not None])
         for folder in hidden:
             self._versions.discard(folder)
         self._wait_unloaded(ours)

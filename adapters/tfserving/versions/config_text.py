@@ -47,9 +47,11 @@ def locked(path: Path) -> Iterator[None]:
         _sweep(path)
         yield
     finally:
-        with suppress(OSError):  # the next one takes it as it is
-            lock.unlink()
-        os.close(descriptor)
+        try:
+            with suppress(OSError):  # the next one takes it as it is
+                lock.unlink()
+        finally:
+            os.close(descriptor)
 
 
 def _sweep(path: Path) -> None:

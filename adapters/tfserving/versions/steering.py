@@ -17,7 +17,7 @@ only, and one after the other: a file beside it is locked from the reading to th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -95,8 +95,12 @@ class Steering:
     def resend(self) -> None:
         """Undo what could not be undone before, because the server did not answer."""
 
-    def restore(self) -> None:
-        """Put back what was found at opening."""
+    def restore(self, tuned: Collection[int] = ()) -> None:
+        """Put back what was found at opening.
+
+        Args:
+            tuned: Versions that other tuners have made for other labels.
+        """
 
 
 class Edit(NamedTuple):
@@ -250,19 +254,21 @@ class ConfigFile(Steering):
                 entry.version_labels[self.label] = edit.before
             self._put(text, config, backward=True)
 
-    def restore(self) -> None:
+    def restore(self, tuned: Collection[int] = ()) -> None:
         """Delete the operator's text beside the file, which has it again, unless somebody has changed it.
 
-        As long as versions or labels of other models differ, it is left to the targets that tune them.
+        As long as versions or labels of other models differ, or other labels stand for versions of tuners, it
+        is left to the targets that tune them.
         """
         kept = self._kept()
         with locked(self._path):
             if not is_there(kept):
                 return
-            original, config = read(kept)[1], read(self._path)[1]
-            own = self._entry(original) == self._entry(config)
-            theirs = is_his(read(self._path)[0], read(kept)[0])
-            if theirs or original == config or not own or fixed(original) != fixed(config):
+            (his, original), (text, config) = read(kept), read(self._path)
+            entry = self._entry(config)
+            shared = any(n in tuned for label, n in entry.version_labels.items() if label != self.label)
+            changed = self._entry(original) != entry and not shared
+            if original == config or changed or is_his(text, his) or fixed(original) != fixed(config):
                 delete(kept)
 
     def _kept(self) -> Path:

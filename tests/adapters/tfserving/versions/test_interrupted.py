@@ -186,3 +186,20 @@ def test_a_deployment_just_before_ours_is_there(
     with pytest.raises(Refused, match=r"version 2 is being deployed|version 1 was removed meanwhile"):
         knobs.write(WANTED)
     assert versions.numbers() == ([1, 2] if theirs == 2 else [])
+
+
+def test_the_last_of_two_labels_brings_the_operators_words_back(base: Path, config: Path) -> None:
+    """Each is tuned as a target of its own; the first to be restored leaves the words to the other."""
+    server = Server(base, "canary")
+    steering = ConfigFile(config, "mlp", "canary", server, 5.0)
+    canary = VersionKnobs(server, Versions(base), steering, 5.0)
+    canary.write(WANTED)
+    stable = labelled(base, config, "stable")
+    stable.write(WANTED)
+    server.labels["canary"] = 2
+
+    canary.restore()
+    assert stable.restore()
+
+    assert config.read_text() == CONFIG
+    assert [path.name for path in config.parent.iterdir()] == ["models.config"]
