@@ -46,13 +46,15 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
 
     Raises:
         ReadOnly: The server takes no changes.
-        Refused: It refused; ``before`` serves.
+        Refused: It refused; ``before`` serves, or what somebody else has loaded meanwhile.
         TimedOut: It did not finish, and may do so later.
         AdapterError: It does not answer, or serves neither configuration.
     """
     try:
         control.load(after, timeout)
     except Refused as refusal:
+        if _is_anothers(control, before, after):
+            raise Refused(f"{refusal}; what somebody else has loaded meanwhile serves") from refusal
         _put_back(control, before, timeout, str(refusal))
         raise Refused(f"{refusal}; the old configuration still serves") from refusal
     except TimedOut as late:
@@ -70,6 +72,12 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
 def serves(control: Reader, config: Mapping[str, Any]) -> bool:
     """Whether the server runs a configuration, in every field, and the model answers."""
     return normal_form(control.config()) == normal_form(config) and control.ready()
+
+
+def _is_anothers(control: Reader, before: ModelConfig, after: ModelConfig) -> bool:
+    """Whether a server that refused a change serves what somebody else has loaded meanwhile: that stays."""
+    known = (normal_form(before), normal_form(after))
+    return normal_form(control.config()) not in known and control.ready()
 
 
 def _put_back(control: ModelControl, before: ModelConfig, timeout: float, why: str) -> None:

@@ -58,15 +58,32 @@ def test_refused() -> None:
     assert control.loads == [AFTER]
 
 
-def test_refused_and_the_old_one_is_gone() -> None:
+@pytest.mark.parametrize("running", [BEFORE, {"max_batch_size": 3}])
+def test_refused_and_the_old_one_is_gone(running: dict[str, Any]) -> None:
     """The old one is loaded again."""
-    control = FakeControl(Refused("no"))
-    control.running = {"max_batch_size": 3}
+
+    class Gone(FakeControl):
+        def ready(self) -> bool:
+            return len(self.loads) == 2
+
+    control = Gone(Refused("no"))
+    control.running = running
 
     with pytest.raises(Refused):
         change(control, BEFORE, AFTER, 1.0)
 
     assert control.loads == [AFTER, BEFORE]
+
+
+def test_refused_and_somebody_else_has_loaded_another() -> None:
+    """The operator's deployment is not replaced by what ran before it."""
+    control = FakeControl(Refused("no"))
+    control.running = {"max_batch_size": 3}
+
+    with pytest.raises(Refused, match="what somebody else has loaded meanwhile serves"):
+        change(control, BEFORE, AFTER, 1.0)
+
+    assert control.loads == [AFTER]
 
 
 def test_refused_and_the_old_one_does_not_come_back() -> None:
