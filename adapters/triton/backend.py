@@ -158,6 +158,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         return self._reconfigure(before, after, wanted)
 
     def _put_back(self) -> Change | None:
+        if isinstance(self._control, RepositoryFile):
+            self._control.put_back()
         before = self._client.config()
         if before == self.original:
             return None

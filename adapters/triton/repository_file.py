@@ -8,12 +8,14 @@ the operator has deployed since. What he has written and the server has not take
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
-from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from tritonclient.grpc import model_config_pb2
 
 from tuner.adapters.live.waiting import comes_true
@@ -25,6 +27,10 @@ from tuner.files.storage import write_for_server
 __all__ = ["RepositoryFile"]
 
 FILE = "config.pbtxt"
+AMPLE = 60.0
+"""By then a server has looked at its files, s: by default it does so every 15 s."""
+OURS = "# written by servetune, which puts the file back when it restores\n"
+"""What every text of ours begins with."""
 
 
 class RepositoryFile:
@@ -48,11 +54,39 @@ class RepositoryFile:
         self._reader = reader
         self._file = folder / FILE
         self._found = self._written = self._read()  # the operator's text, and the last of anybody we know of
-        self._original = self._loaded = normal_form(reader.config())  # what the server makes of these
+        self._left: tuple[str | None, str | None] | None = None  # what is to be put back: ours, and before it
+        running = reader.config()
+        self._original = self._loaded = normal_form(running)  # what the server makes of these
+        if self._found is not None and self._found.startswith(OURS) and not _means(self._found, running):
+            # A tuner was killed while the server had not taken this yet. What the operator wrote is lost.
+            self._left = self._found, _text(running)
+            self._found = self._written = self._left[1]
 
     def config(self) -> ModelConfig:
-        """Return what the server runs."""
-        return self._reader.config()
+        """Return what the server runs, and note it if it is a text of the operator's that we did not know.
+
+        The server has taken it if it runs something else than before; if the text means the same, or if the
+        server has had ample time, that does not matter.
+        """
+        text, config = self._read(), self._reader.config()
+        running = normal_form(config)
+        if text != self._written and (running != self._loaded or self._is_settled(text)):
+            self._found = self._written = text
+            self._original = self._loaded = running
+        return config
+
+    def _is_settled(self, text: str | None) -> bool:
+        if text is None or self._written is None:
+            return text == self._written
+        with suppress(text_format.ParseError):
+            texts = (text, self._written)
+            first, second = (text_format.Parse(one, model_config_pb2.ModelConfig()) for one in texts)
+            if first == second:
+                return True
+        try:
+            return time.time() - self._file.stat().st_mtime > AMPLE
+        except OSError:
+            return False
 
     def ready(self) -> bool:
         """Whether the model answers requests."""
@@ -66,15 +100,17 @@ class RepositoryFile:
                 written it and the server does not run that yet.
             AdapterError: The server cannot be asked.
         """
-        before = self._read()
-        self._adopt(before)
+        self.put_back()
+        if (before := self._read()) != self._written:  # nor did it when it was last asked
+            problem = f"somebody has changed {self._file}, and Triton does not run that yet"
+            raise Refused(f"{problem} (if it refuses it, its log says why)")
         text = self._found if normal_form(config) == self._original else _text(config)
         try:
             self._write(text, instead_of=before)
         except StorageError as error:
-            raise Refused(f"{error}; the old configuration still serves") from error
+            raise Refused(str(error)) from error
         try:
-            if not comes_true(lambda: serves(self, config), timeout):
+            if not comes_true(lambda: serves(self._reader, config), timeout):
                 hint = "either it refuses it (see its log), or it does not poll"
                 raise Refused(f"Triton did not take {self._file} within {timeout:g} s; {hint}")
         except BaseException as error:  # also Ctrl-C leaves the file as it was
@@ -84,29 +120,27 @@ class RepositoryFile:
 
     def _take_back(self, ours: str | None, before: str | None, why: BaseException) -> None:
         """Put the file back, unless somebody else has written it since."""
-        if self._read() != ours:
-            return
+        self._left = ours, before
         try:
-            self._write(before, instead_of=ours)
-        except StorageError as error:
+            self.put_back()
+        except Refused as error:
             raise AdapterError(f"{why}; the file could not be put back: {error}") from error
 
-    def _adopt(self, text: str | None) -> None:
-        """Note a text of the operator's that is not what we wrote last, and what the server makes of it.
+    def put_back(self) -> None:
+        """Put the file back after a change that failed, if that was not possible at once.
 
         Raises:
-            Refused: The server does not run it yet.
+            Refused: It is still not possible.
         """
-        if text == self._written:
+        if self._left is None:
             return
-        running = normal_form(self._reader.config())
-        if running == self._loaded:
-            problem = f"somebody has changed {self._file}, and Triton does not run that yet"
-            raise Refused(
-                f"{problem} (if it refuses it, its log says why); the old configuration still serves"
-            )
-        self._found = self._written = text
-        self._original = self._loaded = running
+        ours, before = self._left
+        if self._read() == ours:
+            try:
+                self._write(before, instead_of=ours)
+            except StorageError as error:
+                raise Refused(str(error)) from error
+        self._left = None
 
     def _read(self) -> str | None:
         """Return the file's text; None if there is none and Triton makes up the configuration itself."""
@@ -140,4 +174,14 @@ def _text(config: Mapping[str, Any]) -> str:
         message = ParseDict(dict(config), model_config_pb2.ModelConfig())
     except ParseError as error:
         raise Refused(f"the configuration has a field that this version does not know: {error}") from error
-    return str(text_format.MessageToString(message))
+    return OURS + str(text_format.MessageToString(message))
+
+
+def _means(text: str, config: ModelConfig) -> bool:
+    """Whether a text of ours, which has every field, is what a server runs."""
+    try:
+        message = text_format.Parse(text, model_config_pb2.ModelConfig())
+    except text_format.ParseError:
+        return False
+    read = MessageToDict(message, preserving_proto_field_name=True)
+    return normal_form(read) == normal_form(config)

@@ -40,7 +40,7 @@ def test_a_file_that_the_server_could_not_read_any_more(
     control = RepositoryFile(Server(), tmp_path, "mlp")
     monkeypatch.setattr(os, "fchown", lambda *_: None)  # who is not root cannot give it back
 
-    with pytest.raises(Refused, match=r"chmod o\+r, or run as its owner; the old configuration still serves"):
+    with pytest.raises(Refused, match=r"chmod o\+r, or run as its owner"):
         control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
 
     assert file.read_text() == TEXT
@@ -66,7 +66,7 @@ def test_a_file_that_the_operator_has_written_since_comes_back(tmp_path: Path) -
     control = RepositoryFile(server, tmp_path, "mlp")
     control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
     file.write_text(text := 'name: "mlp"  # theirs\nresponse_cache { enable: true }\n')
-    theirs = server.config()
+    theirs = control.config()
 
     control.load({**theirs, "max_batch_size": 4}, 0.0)
     changed = file.read_text()
@@ -141,3 +141,41 @@ def test_a_disk_that_is_full_when_the_file_is_put_back(
 
     with pytest.raises(AdapterError, match=r"did not take .* could not be put back: no space left"):
         control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    monkeypatch.undo()
+    control.put_back()
+    assert polling.file.read_text() == TEXT
+
+
+def test_other_words_of_the_operators_for_the_same(polling: Polling) -> None:
+    """The server runs what it ran: there is nothing to wait for."""
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+    polling.file.write_text(TEXT.replace("mine", "still mine"))
+    control.config()
+
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+    control.load({"name": "mlp"}, 0.0)
+
+    assert "still mine" in polling.file.read_text()
+
+
+def test_a_file_that_the_server_has_refused_for_a_minute(polling: Polling) -> None:
+    """It does not keep the model from being tuned, and comes back in the end."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+    polling.file.write_text(THEIRS)
+    os.utime(polling.file, (0, 0))
+
+    control.config()
+    control.load({"name": "mlp"}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
+
+
+def test_a_text_of_a_killed_tuner_that_the_server_has_not_taken(polling: Polling) -> None:
+    """It is not taken for the operator's: what the server runs is written with the next change."""
+    polling.file.write_text(f"{module.OURS}name: 'mlp' max_batch_size: 4")
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+
+    control.put_back()
+
+    assert "max_batch_size" not in polling.file.read_text()
