@@ -209,7 +209,7 @@ class VersionChanger:
         if places is None:
             return
         needed = self._needed(source) & set(before[-places:])
-        if needed <= set([*before, new][-places:]):
+        if needed <= set([*before, new, new + 1][-places:]):  # the operator may deploy one meanwhile, too
             return
         self._remove(number for number in self.ours() if number != source)
         after = [*self._versions.numbers(), new]

@@ -15,6 +15,7 @@ from tests.adapters.tfserving.versions.test_knobs import (
     base,
     config,
     deploy,
+    keeping,
     labelled,
 )
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
@@ -203,3 +204,25 @@ def test_the_last_of_two_labels_brings_the_operators_words_back(base: Path, conf
 
     assert config.read_text() == CONFIG
     assert [path.name for path in config.parent.iterdir()] == ["models.config"]
+
+
+def test_a_deployment_during_a_change_pushes_no_label_out(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server keeps four: canary's 1, the operator's 2 and ours; an idle one makes room for his."""
+    knobs, server = keeping(base, config, 4)
+    knobs.write(WANTED)
+    config.write_text(config.read_text().replace("value: 3", "value: 2"))
+    server.labels["stable"] = 2
+    publish = knobs._versions.publish
+
+    def deploy_and_publish(source: int, *args: Any) -> None:
+        publish(source, *args)
+        deploy(base, 5)
+
+    monkeypatch.setattr(knobs._versions, "publish", deploy_and_publish)
+
+    knobs.write(WANTED)
+
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2, 4, 5]
