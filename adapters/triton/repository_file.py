@@ -65,23 +65,21 @@ class RepositoryFile:
     def config(self) -> ModelConfig:
         """Return what the server runs, and note it if it is a text of the operator's that we did not know.
 
-        The server has taken it if it runs something else than before; if the text means the same, or if the
-        server has had ample time, that does not matter.
+        Until the server has taken a text, it is not known what it makes of it.
         """
         text, config = self._read(), self._reader.config()
-        running = normal_form(config)
-        if text != self._written and (running != self._loaded or self._is_settled(text)):
+        if text != self._written and self._is_taken(text, config):
             self._found = self._written = text
-            self._original = self._loaded = running
+            self._original = self._loaded = normal_form(config)
         return config
 
-    def _is_settled(self, text: str | None) -> bool:
-        if text is None or self._written is None:
-            return text == self._written
+    def _is_taken(self, text: str | None, running: ModelConfig) -> bool:
+        """Whether the server runs a text: all that this says is so, or there was ample time."""
+        if text is None:
+            return normal_form(running) != self._loaded
         with suppress(text_format.ParseError):
-            texts = (text, self._written)
-            first, second = (text_format.Parse(one, model_config_pb2.ModelConfig()) for one in texts)
-            if first == second:
+            said = text_format.Parse(text, model_config_pb2.ModelConfig())
+            if _within(MessageToDict(said, preserving_proto_field_name=True), running):
                 return True
         try:
             return time.time() - self._file.stat().st_mtime > AMPLE
@@ -175,6 +173,15 @@ def _text(config: Mapping[str, Any]) -> str:
     except ParseError as error:
         raise Refused(f"the configuration has a field that this version does not know: {error}") from error
     return OURS + str(text_format.MessageToString(message))
+
+
+def _within(part: Any, whole: Any) -> bool:
+    """Whether a configuration has all that another says; a server fills in what that does not."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(_within(each, whole.get(name)) for name, each in part.items())
+    if isinstance(part, list):
+        return isinstance(whole, list) and len(part) == len(whole) and all(map(_within, part, whole))
+    return bool(part == whole)
 
 
 def _means(text: str, config: ModelConfig) -> bool:

@@ -179,3 +179,18 @@ def test_a_text_of_a_killed_tuner_that_the_server_has_not_taken(polling: Polling
     control.put_back()
 
     assert "max_batch_size" not in polling.file.read_text()
+
+
+def test_two_deployments_one_after_the_other(polling: Polling) -> None:
+    """The server has taken the first and not yet the second, which stays."""
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+    polling.file.write_text(THEIRS)
+    first = polling.config()
+    polling.file.write_text(second := THEIRS.replace("2", "3"))
+    polling.config = lambda: first  # type: ignore[method-assign]
+
+    assert control.config() == first
+    with pytest.raises(Refused, match="does not run that yet"):
+        control.load({**first, "max_batch_size": 1}, 0.0)
+
+    assert polling.file.read_text() == second
