@@ -29,6 +29,8 @@ __all__ = ["RepositoryFile"]
 FILE = "config.pbtxt"
 AMPLE = 60.0
 """By then a server has looked at its files, s: by default it does so every 15 s."""
+UNKNOWN = "\0"
+"""A text that no file has."""
 OURS = "# written by servetune, which puts the file back when it restores\n"
 """What every text of ours begins with."""
 
@@ -61,6 +63,8 @@ class RepositoryFile:
             # A tuner was killed while the server had not taken this yet. What the operator wrote is lost.
             self._left = self._found, _text(running)
             self._found = self._written = self._left[1]
+        elif self._found is not None and not self._is_taken(self._found, running):
+            self._written = UNKNOWN  # the operator has just written another
 
     def config(self) -> ModelConfig:
         """Return what the server runs, and note it if it is a text of the operator's that we did not know.

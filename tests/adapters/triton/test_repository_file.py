@@ -194,3 +194,14 @@ def test_two_deployments_one_after_the_other(polling: Polling) -> None:
         control.load({**first, "max_batch_size": 1}, 0.0)
 
     assert polling.file.read_text() == second
+
+
+def test_a_file_that_was_written_just_before_it_was_opened(polling: Polling) -> None:
+    """The server does not run it yet: it is no text for what runs, and stays."""
+    polling.file.write_text(THEIRS)
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+
+    with pytest.raises(Refused, match="does not run that yet"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
