@@ -31,7 +31,7 @@ from tuner.adapters.triton.knobs import kind_of, knob_space
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
-from tuner.errors import Refused, TunerError
+from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
 
 __all__ = ["TritonBackend"]
@@ -53,6 +53,7 @@ DEPLOYED_ANEW = (
     "the model has another max_batch_size of its own than at the beginning: it was deployed anew, "
     "and what ran before is not put back over that"
 )
+WITHOUT_KNOBS = "the model was deployed anew without a knob that it had"
 KNOBS_ONLY = "model '%s' was deployed anew: its knobs are put back, and the rest of it stays as it is now"
 
 
@@ -132,7 +133,10 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         """Read from the server what it runs."""
         config = self._client.config()
         self._limit = max(1, model_limit(config))  # another one if the model was deployed anew
-        return read_configuration(config, self._space.names)
+        try:
+            return read_configuration(config, self._space.names)
+        except InvalidInput as error:  # it had them when this was opened
+            raise AdapterError(f"{WITHOUT_KNOBS}: {error}") from error
 
     def batch_limit(self) -> int:
         """Return the model's own ``max_batch_size``, as it is deployed now.
@@ -154,6 +158,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         return self._reconfigure(before, after, wanted)
 
     def _put_back(self) -> Change | None:
+        if isinstance(self._control, RepositoryFile):
+            self._control.put_back()
         before = self._client.config()
         if before == self.original:
             return None

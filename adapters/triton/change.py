@@ -46,14 +46,21 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
 
     Raises:
         ReadOnly: The server takes no changes.
-        Refused: It refused; ``before`` serves.
+        Refused: It refused, or runs something else by now. What it ran serves: ``before``, or what somebody
+            else has loaded meanwhile.
         TimedOut: It did not finish, and may do so later.
         AdapterError: It does not answer, or serves neither configuration.
     """
+    if normal_form(control.config()) != normal_form(before):  # it may be another model by now
+        raise Refused("somebody else has just loaded another configuration, which serves")
     try:
         control.load(after, timeout)
     except Refused as refusal:
-        _put_back(control, before, timeout, str(refusal))
+        running, is_ready = normal_form(control.config()), control.ready()
+        if is_ready and running not in (normal_form(before), normal_form(after)):
+            raise Refused(f"{refusal}; what somebody else has loaded meanwhile serves") from refusal
+        if not is_ready or running != normal_form(before):
+            _put_back(control, before, timeout, str(refusal))
         raise Refused(f"{refusal}; the old configuration still serves") from refusal
     except TimedOut as late:
         # A server under load may answer late, or not at all for a while, and load the model nevertheless.
@@ -63,7 +70,8 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
         raise TimedOut(f"{problem}; it may still do so") from late
     if not serves(control, after):
         problem = "Triton accepted the configuration but runs another"
-        _put_back(control, before, timeout, problem)
+        if not serves(control, before):
+            _put_back(control, before, timeout, problem)
         raise Refused(f"{problem}; the old one was put back")
 
 
@@ -73,8 +81,6 @@ def serves(control: Reader, config: Mapping[str, Any]) -> bool:
 
 
 def _put_back(control: ModelControl, before: ModelConfig, timeout: float, why: str) -> None:
-    if serves(control, before):
-        return
     try:
         control.load(before, timeout)
     except AdapterError as error:

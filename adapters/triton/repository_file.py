@@ -3,17 +3,19 @@
 Such a server takes no changes over the network. If it refuses a file, it goes on with its old configuration
 and says so in its log only. So the file is written as a whole, and put back if the server does not run it in
 time. At the end the operator's own text comes back, with its comments: the one that was found, or one that
-the operator has deployed since.
+the operator has deployed since. What he has written and the server has not taken yet is not overwritten.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
-from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from tritonclient.grpc import model_config_pb2
 
 from tuner.adapters.live.waiting import comes_true
@@ -25,6 +27,12 @@ from tuner.files.storage import write_for_server
 __all__ = ["RepositoryFile"]
 
 FILE = "config.pbtxt"
+AMPLE = 60.0
+"""By then a server has looked at its files, s: by default it does so every 15 s."""
+UNKNOWN = "\0"
+"""A text that no file has."""
+OURS = "# written by servetune, which puts the file back when it restores\n"
+"""What every text of ours begins with."""
 
 
 class RepositoryFile:
@@ -48,11 +56,39 @@ class RepositoryFile:
         self._reader = reader
         self._file = folder / FILE
         self._found = self._written = self._read()  # the operator's text, and the last of anybody we know of
-        self._original = self._loaded = normal_form(reader.config())  # what the server makes of these
+        self._left: tuple[str | None, str | None] | None = None  # what is to be put back: ours, and before it
+        running = reader.config()
+        self._original = self._loaded = normal_form(running)  # what the server makes of these
+        if self._found is not None and self._found.startswith(OURS) and not _means(self._found, running):
+            # A tuner was killed while the server had not taken this yet. What the operator wrote is lost.
+            self._left = self._found, _text(running)
+            self._found = self._written = self._left[1]
+        elif self._found is not None and not self._is_taken(self._found, running):
+            self._written = UNKNOWN  # the operator has just written another
 
     def config(self) -> ModelConfig:
-        """Return what the server runs."""
-        return self._reader.config()
+        """Return what the server runs, and note it if it is a text of the operator's that we did not know.
+
+        Until the server has taken a text, it is not known what it makes of it.
+        """
+        text, config = self._read(), self._reader.config()
+        if text != self._written and self._is_taken(text, config):
+            self._found = self._written = text
+            self._original = self._loaded = normal_form(config)
+        return config
+
+    def _is_taken(self, text: str | None, running: ModelConfig) -> bool:
+        """Whether the server runs a text: all that this says is so, or there was ample time."""
+        if text is None:
+            return normal_form(running) != self._loaded
+        with suppress(text_format.ParseError):
+            said = text_format.Parse(text, model_config_pb2.ModelConfig())
+            if _within(MessageToDict(said, preserving_proto_field_name=True), running):
+                return True
+        try:
+            return time.time() - self._file.stat().st_mtime > AMPLE
+        except OSError:
+            return False
 
     def ready(self) -> bool:
         """Whether the model answers requests."""
@@ -62,30 +98,51 @@ class RepositoryFile:
         """Write a configuration and wait until the server runs it; if it does not, put the file back.
 
         Raises:
-            Refused: The server did not take it in time, or the file cannot be written.
+            Refused: The server did not take it in time, the file cannot be written, or somebody else has
+                written it and the server does not run that yet.
             AdapterError: The server cannot be asked.
         """
-        before = self._read()
-        self._adopt(before)
+        self.put_back()
+        if (before := self._read()) != self._written:  # nor did it when it was last asked
+            problem = f"somebody has changed {self._file}, and Triton does not run that yet"
+            raise Refused(f"{problem} (if it refuses it, its log says why)")
         text = self._found if normal_form(config) == self._original else _text(config)
         try:
-            self._write(text)
+            self._write(text, instead_of=before)
         except StorageError as error:
-            raise Refused(f"{error}; the old configuration still serves") from error
+            raise Refused(str(error)) from error
         try:
-            if not comes_true(lambda: serves(self, config), timeout):
+            if not comes_true(lambda: serves(self._reader, config), timeout):
                 hint = "either it refuses it (see its log), or it does not poll"
                 raise Refused(f"Triton did not take {self._file} within {timeout:g} s; {hint}")
-        except BaseException:  # also Ctrl-C leaves the file as it was
-            self._write(before)
+        except BaseException as error:  # also Ctrl-C leaves the file as it was
+            self._take_back(text, before, error)
             raise
         self._written, self._loaded = text, normal_form(config)
 
-    def _adopt(self, text: str | None) -> None:
-        """Note a text of the operator's that is not what we wrote last, if the server runs it already."""
-        running = normal_form(self._reader.config())
-        if text != self._written and running != self._loaded:
-            self._found, self._original = text, running
+    def _take_back(self, ours: str | None, before: str | None, why: BaseException) -> None:
+        """Put the file back, unless somebody else has written it since."""
+        self._left = ours, before
+        try:
+            self.put_back()
+        except Refused as error:
+            raise AdapterError(f"{why}; the file could not be put back: {error}") from error
+
+    def put_back(self) -> None:
+        """Put the file back after a change that failed, if that was not possible at once.
+
+        Raises:
+            Refused: It is still not possible.
+        """
+        if self._left is None:
+            return
+        ours, before = self._left
+        if self._read() == ours:
+            try:
+                self._write(before, instead_of=ours)
+            except StorageError as error:
+                raise Refused(str(error)) from error
+        self._left = None
 
     def _read(self) -> str | None:
         """Return the file's text; None if there is none and Triton makes up the configuration itself."""
@@ -96,14 +153,22 @@ class RepositoryFile:
         except (OSError, UnicodeDecodeError) as error:
             raise AdapterError(f"{self._file} cannot be read: {error}") from error
 
-    def _write(self, text: str | None) -> None:
-        if text is None:
-            self._file.unlink(missing_ok=True)
-            return
-        new = not self._file.exists()
-        write_for_server(self._file, text)
-        if new:  # Triton may run as another user
-            self._file.chmod(0o644)
+    def _write(self, text: str | None, *, instead_of: str | None) -> None:
+        """Write the file, or remove it.
+
+        Raises:
+            StorageError: That cannot be done, or it has another text than ``instead_of`` by now.
+        """
+        try:
+            if text is None:
+                self._file.unlink(missing_ok=True)
+                return
+            new = not self._file.exists()
+            write_for_server(self._file, text, instead_of=instead_of)
+            if new:  # Triton may run as another user
+                self._file.chmod(0o644)
+        except OSError as error:
+            raise StorageError(f"cannot write {self._file}: {error.strerror or error}") from error
 
 
 def _text(config: Mapping[str, Any]) -> str:
@@ -111,4 +176,23 @@ def _text(config: Mapping[str, Any]) -> str:
         message = ParseDict(dict(config), model_config_pb2.ModelConfig())
     except ParseError as error:
         raise Refused(f"the configuration has a field that this version does not know: {error}") from error
-    return str(text_format.MessageToString(message))
+    return OURS + str(text_format.MessageToString(message))
+
+
+def _within(part: Any, whole: Any) -> bool:
+    """Whether a configuration has all that another says; a server fills in what that does not."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(_within(each, whole.get(name)) for name, each in part.items())
+    if isinstance(part, list):
+        return isinstance(whole, list) and len(part) == len(whole) and all(map(_within, part, whole))
+    return bool(part == whole)
+
+
+def _means(text: str, config: ModelConfig) -> bool:
+    """Whether a text of ours, which has every field, is what a server runs."""
+    try:
+        message = text_format.Parse(text, model_config_pb2.ModelConfig())
+    except text_format.ParseError:
+        return False
+    read = MessageToDict(message, preserving_proto_field_name=True)
+    return normal_form(read) == normal_form(config)

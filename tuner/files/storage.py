@@ -48,7 +48,9 @@ def read_file(path: Path, most: int) -> bytes:
     return content
 
 
-def replace_file(path: Path, data: bytes, *, same_readers: bool = False) -> None:
+def replace_file(
+    path: Path, data: bytes, *, same_readers: bool = False, instead_of: bytes | None = None
+) -> None:
     """Write a file; if it is a link, the file that it leads to. A crash leaves the old or the new content.
 
     Its mode stays as it was; its owner and its group do, as far as we may give files away.
@@ -57,6 +59,7 @@ def replace_file(path: Path, data: bytes, *, same_readers: bool = False) -> None
         path: The file.
         data: Its content.
         same_readers: Leave the file as it is where somebody could not read it any more.
+        instead_of: What the file must still contain; None for anything.
 
     Raises:
         PermissionError: Somebody could not read it any more.
@@ -78,6 +81,8 @@ def replace_file(path: Path, data: bytes, *, same_readers: bool = False) -> None
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        if instead_of is not None and path.read_bytes() != instead_of:
+            raise OSError(errno.EBUSY, "somebody else has changed it meanwhile, and that stays")
         temporary.replace(path)
     except BaseException:  # also Ctrl-C leaves nothing behind
         temporary.unlink(missing_ok=True)
@@ -114,15 +119,21 @@ def _is_member(user: int, group: int) -> bool:
     return group in os.getgrouplist(entry.pw_name, entry.pw_gid)
 
 
-def write_for_server(path: Path, text: str) -> None:
+def write_for_server(path: Path, text: str, *, instead_of: str | None = None) -> None:
     """Write a file of a server, which may run as another user, as :func:`replace_file` does.
 
+    Args:
+        path: The file.
+        text: Its new text.
+        instead_of: The text that it must still have; None for any.
+
     Raises:
-        StorageError: The folder is missing, not writable, or the disk is full, or the server could not read
-            the file any more. The file is as it was.
+        StorageError: The folder is missing, not writable, or the disk is full, the server could not read the
+            file any more, or somebody else has changed it. The file is as it was.
     """
+    before = instead_of.encode() if instead_of is not None else None
     try:
-        replace_file(path, text.encode(), same_readers=True)
+        replace_file(path, text.encode(), same_readers=True, instead_of=before)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 

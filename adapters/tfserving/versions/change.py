@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Protocol
 
 from tuner.adapters.live.waiting import comes_true, wait_until
+from tuner.adapters.rollback import IN_DOUBT
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.steering import Steering
@@ -67,36 +68,74 @@ class VersionChanger:
             n for n in self._versions.numbers() if self._versions.marker(n) is not None and n not in others
         ]
 
-    def publish(self, source: int, marker: Marker, batching: str | None) -> None:
+    def leftovers(self) -> bool:
+        """Whether something of ours may be left, in the folder or in the model configuration.
+
+        Raises:
+            AdapterError: They cannot be read.
+        """
+        return bool(self.ours() or self._versions.remains()) or self._steering.unsettled()
+
+    def settle_label(self, serving: int) -> None:
+        """Give the label back to the version that serves, if a killed tuner has written another one of ours.
+
+        Raises:
+            AdapterError: The model configuration cannot be changed.
+        """
+        if self._steering.stands() in set(self.ours()) - {serving}:
+            self._steering.switch(serving)
+
+    def publish(
+        self, source: int, marker: Marker, batching: str | None, check: Callable[[], None] = lambda: None
+    ) -> None:
         """Have the server serve a new version.
 
         Args:
             source: The version whose files it has.
             marker: Its number, and where it comes from.
             batching: The text of its parameter file; None for no file.
+            check: Called once it is there; raises an error if somebody has deployed another one meanwhile.
 
         Raises:
-            Refused: It cannot be made or loaded, or takes the place of one that a label stands for; the old
-                version serves and the new one is gone.
+            Refused: It cannot be made or loaded, takes the place of one that a label stands for, or somebody
+                is moving our label; the old version serves and the new one is gone.
             TimedOut: It was not loaded in time; the old version serves and the new one is gone.
-            AdapterError: The server cannot be asked; the new version is gone.
+            AdapterError: The server cannot be asked; the new version is gone, unless it may serve.
         """
         number = marker.number
         self._make_room(source, number)
         self._versions.publish(source, marker, batching)
         try:
-            self._steering.admit(number)
+            check()
+            self._steering.admit(number, source)
             self._wait_available(number)
             self._steering.switch(number)
             idle = f"version {number} is loaded, but does not serve"
             wait_until(lambda: self._server.serving() == number, LINGER, idle, poll=POLL)
         except BaseException:  # also Ctrl-C leaves no half of a change behind
-            try:
-                self._steering.revert()
-            finally:
-                self._versions.remove(number)
+            self._take_back(number)
             raise
         self._wait_unloaded([source])
+
+    def _take_back(self, number: int) -> None:
+        """Undo a version that did not come to serve.
+
+        Raises:
+            AdapterError: The label may still stand for it: it stays until another one serves, for else the
+                server would refuse requests, and might not even start.
+        """
+        try:
+            self._steering.revert()
+        except AdapterError as error:
+            if self._steering.label and (isinstance(error, IN_DOUBT) or self._serves(number)):
+                raise AdapterError(f"{error}; version {number} may still serve") from error
+        self._versions.remove(number)
+
+    def _serves(self, number: int) -> bool:
+        try:
+            return self._server.serving() == number
+        except AdapterError:
+            return True
 
     def withdraw(self, origin: int) -> None:
         """Go back to the operator's own version and remove all of ours.
@@ -116,7 +155,8 @@ class VersionChanger:
             self._steering.admit(origin)
             # The serving one last: the policy may keep only a few versions, and the others make room.
             hidden += [self._versions.hide(number) for number in ours if number != serving]
-            if self._steering.label and serving != origin:
+            # A tuner that was killed may have written the label and not sent it.
+            if self._steering.label and (serving != origin or self._steering.stands() in ours):
                 # A label can only be moved to a version that is loaded.
                 wait_until(
                     lambda: self._status(origin).state is VersionState.AVAILABLE,
@@ -135,8 +175,8 @@ class VersionChanger:
                 self._versions.show(folder)
             self._steering.revert()
             raise
-        self._steering.dismiss(ours)
-        self._steering.restore()
+        self._steering.dismiss([*ours, *self._steering.strays(self._versions.numbers())])
+        self._steering.restore([n for n in self._versions.numbers() if self._versions.marker(n) is not None])
         for folder in hidden:
             self._versions.discard(folder)
         self._wait_unloaded(ours)
@@ -169,7 +209,7 @@ class VersionChanger:
         if places is None:
             return
         needed = self._needed(source) & set(before[-places:])
-        if needed <= set([*before, new][-places:]):
+        if needed <= set([*before, new, new + 1][-places:]):  # the operator may deploy one meanwhile, too
             return
         self._remove(number for number in self.ours() if number != source)
         after = [*self._versions.numbers(), new]

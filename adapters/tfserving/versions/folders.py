@@ -21,7 +21,7 @@ from typing import ClassVar
 from pydantic import ValidationError
 
 from tuner.adapters.tfserving.batching import FILE
-from tuner.errors import AdapterError, Refused, StorageError
+from tuner.errors import AdapterError, Refused
 from tuner.files.stored import Stored
 
 __all__ = ["MARKER", "Marker", "Versions"]
@@ -85,11 +85,20 @@ class Versions:
             raise AdapterError(f"{folder / FILE} cannot be read: {error}") from error
 
     def marker(self, number: int) -> Marker | None:
-        """Return the marker of a version if we made it, else None."""
-        try:
-            marker = Marker.model_validate_json(_read(self._folder(number) / MARKER))
-        except (OSError, UnicodeDecodeError, ValidationError, AdapterError):
+        """Return the marker of a version if we made it, else None.
+
+        Raises:
+            AdapterError: It cannot be read: whose version that is, nobody knows.
+        """
+        folder = self._folders().get(number)
+        if folder is None:
             return None
+        try:
+            marker = Marker.model_validate_json(_read(folder / MARKER))
+        except (FileNotFoundError, UnicodeDecodeError, ValidationError, AdapterError):
+            return None
+        except OSError as error:
+            raise AdapterError(f"{folder / MARKER} cannot be read: {error.strerror or error}") from error
         return marker if marker.made_by == "servetune" and marker.number == number else None
 
     def writable(self) -> bool:
@@ -122,7 +131,7 @@ class Versions:
                 raise FileExistsError(errno.EEXIST, "somebody else has made it")
             partial.rename(self.base / str(marker.number))
         except OSError as error:
-            problem = f"version {marker.number} cannot be made in {self.base}: {error.strerror or error}"
+            problem = f"version {marker.number} cannot be made in {self.base}: {_reason(error)}"
             raise Refused(f"{problem}; the old configuration still serves") from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -135,11 +144,9 @@ class Versions:
         """
         if self.marker(number) is None:
             raise AdapterError(f"version {number} was not made by servetune and is not removed")
-        for attempt in itertools.count():
-            hidden = self.base / f"{REMOVED}{os.getpid()}-{attempt}-{number}"
-            if not hidden.exists():
-                break
         try:
+            attempts = (self.base / f"{REMOVED}{os.getpid()}-{n}-{number}" for n in itertools.count())
+            hidden = next(path for path in attempts if not path.exists())
             self._folder(number).rename(hidden)
         except OSError as error:
             raise AdapterError(f"version {number} cannot be removed: {error.strerror or error}") from error
@@ -162,26 +169,31 @@ class Versions:
         """
         self.discard(self.hide(number))
 
+    def remains(self) -> list[Path]:
+        """Return what is on its way in or out; of a killed tuner, unless one is at work."""
+        try:
+            return [child for child in self.base.iterdir() if child.name.startswith((PARTIAL, REMOVED))]
+        except OSError as error:
+            raise AdapterError(f"{self.base}: {error.strerror or error}") from error
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other tuners from changing the folder, and remove what a killed one left.
 
         Raises:
-            Refused: Another one is changing it.
-            StorageError: The folder cannot be written.
+            Refused: Another one is changing it, or it cannot be opened.
         """
         try:
-            folder = os.open(
-                self.base, os.O_RDONLY | os.O_DIRECTORY
-            )  # a folder can be locked, too: no file is left
+            # A folder can be locked, too: no file is left.
+            folder = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
-            raise StorageError(f"{self.base}: {error.strerror or error}") from error
+            raise Refused(f"{self.base} cannot be changed: {error.strerror or error}") from error
         try:
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise Refused(f"another tuner is changing {self.base}; let it finish") from error
-            for remains in [*self.base.glob(f"{PARTIAL}*"), *self.base.glob(f"{REMOVED}*")]:
+            for remains in self.remains():
                 shutil.rmtree(remains, ignore_errors=True)
             yield
         finally:
@@ -190,13 +202,10 @@ class Versions:
     def _folders(self) -> dict[int, Path]:
         """Return version -> folder; the server takes names like 007, too."""
         try:
-            children = list(self.base.iterdir())
+            named = [child for child in self.base.iterdir() if child.name.isascii() and child.name.isdigit()]
+            return {int(child.name): child for child in named if child.is_dir()}
         except OSError as error:
             raise AdapterError(f"{self.base}: {error.strerror or error}") from error
-        named = {
-            int(child.name): child for child in children if child.name.isascii() and child.name.isdigit()
-        }
-        return {number: child for number, child in named.items() if child.is_dir()}
 
     def _folder(self, number: int) -> Path:
         folder = self._folders().get(number)
@@ -226,6 +235,13 @@ def _write(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     path.chmod(0o644)  # the server may be another user
+
+
+def _reason(error: OSError) -> str:
+    """Return why something failed; of the many files of a copied folder, the first that did."""
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+        return str(error.args[0][0][-1])
+    return error.strerror or str(error)
 
 
 def _read(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from tuner.adapters.tfserving.batching import (
@@ -22,6 +23,8 @@ from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, Refused
 
 __all__ = ["VersionKnobs"]
+
+log = logging.getLogger(__name__)
 
 
 class VersionKnobs:
@@ -80,18 +83,26 @@ class VersionKnobs:
         assert self._changer is not None
         configuration = {name: value for name, value in wanted.items() if name in VERSION_KNOBS}
         with self._versions.locked():
+            self._changer.steering.resend()
             present = self._serving()
+            self._changer.settle_label(present.number)
+            number = max([*self._versions.numbers(), *self._server.versions()]) + 1
             self._check_deployments(present.number)
+            serving, present = present.number, self._base(present)
             text = write_batching(rewrite(self._operators(present), configuration))
-            taken = [*self._versions.numbers(), *self._server.versions()]
             marker = Marker(
-                number=max(taken) + 1,
+                number=number,
                 origin=present.origin,
                 batching=present.batching,
                 configuration=configuration,
             )
-            self._changer.publish(present.number, marker, text)
-            self._changer.prune()
+            self._changer.publish(
+                present.number, marker, text, lambda: self._check_again(serving, present.number)
+            )
+            try:
+                self._changer.prune()
+            except AdapterError as error:  # the change came about all the same
+                log.warning("older versions of ours are removed with the next change: %s", error)
 
     def _check_deployments(self, present: int) -> None:
         """Refuse a change while a newer version of the operator's is on its way: ours would overtake it.
@@ -108,10 +119,44 @@ class VersionKnobs:
         # The server looks at all folders at once: one that it left out for a newer one is not on its way.
         seen = max((n for n in newer if n in statuses), default=0)
         for number in newer:
-            ended = statuses[number].state is VersionState.END if number in statuses else number < seen
+            ended = number < seen
+            if number in statuses:
+                state, error = statuses[number]
+                # One that ended well and is there again, as the newest, will be loaded again.
+                ended = state is VersionState.END and (bool(error) or number < newer[-1])
             if not ended:
                 problem = f"version {number} is being deployed, and a change would take its place"
                 raise Refused(f"{problem}; version {present} serves until then")
+
+    def _check_again(self, serving: int, source: int) -> None:
+        """Refuse a change whose version is there already, but came after something of the operator's."""
+        self._check_deployments(serving)
+        if source not in self._versions.numbers():
+            raise Refused(f"version {source} was removed meanwhile; version {serving} serves as it did")
+
+    def _base(self, present: Marker) -> Marker:
+        """Return the version to go on from: the one that serves, unless its origin is not what should serve.
+
+        The operator goes back to an older version by removing the newest, and names versions after he has put
+        them there. One of ours still serves then. If no other is left, he has only cleaned up.
+        """
+        assert self._changer is not None
+        if self._changer.steering.label:
+            return present  # he moves the label
+        theirs = self._sound(self._changer.steering.wanted(self._theirs()))
+        if present.origin in theirs:  # else it was withdrawn
+            loaded = self._server.versions()
+            theirs = [n for n in theirs if n > present.origin and n in loaded]
+        return self._marker(theirs[-1]) if theirs else present
+
+    def _theirs(self) -> list[int]:
+        """Return the operator's versions, in order."""
+        return [n for n in self._versions.numbers() if self._versions.marker(n) is None]
+
+    def _sound(self, numbers: Iterable[int]) -> list[int]:
+        """Return the versions that the server has not failed to load."""
+        statuses = self._server.versions()
+        return [n for n in numbers if n not in statuses or not statuses[n].error]
 
     def restore(self) -> bool:
         """Have the operator's own version serve again and remove ours; return whether any was serving.
@@ -126,9 +171,10 @@ class VersionKnobs:
             return False  # nothing could be changed
         present = self._serving()
         if present.number == present.origin:
-            if self._changer.ours() and self._versions.writable():  # they would serve once it is withdrawn
+            # Versions of ours would serve once that one is withdrawn.
+            if self._changer.leftovers() and self._versions.writable():
                 with self._versions.locked():
-                    self._changer.withdraw(present.number)
+                    self._changer.withdraw(self._operators_version(present))
             return False
         if self._found.number != self._found.origin:
             if self._versions.batching(present.number) == self._found_text:
@@ -136,19 +182,29 @@ class VersionKnobs:
             self.write(read_batching(parse_batching(self._found_text, "found"), VERSION_KNOBS))
             return True
         with self._versions.locked():
-            self._changer.withdraw(self._operators_version(present, self._changer.steering.label))
+            self._changer.withdraw(self._operators_version(present))
         return True
 
-    def _operators_version(self, present: Marker, label: str) -> int:
-        """Return the version to go back to: the newest of the operator's, or the one the label stood for."""
-        theirs = [n for n in self._versions.numbers() if self._versions.marker(n) is None]
+    def _operators_version(self, present: Marker) -> int:
+        """Return the version to go back to: the newest of the operator's, or the one for the label.
+
+        That is the one that it stood for, or that the operator is moving it to.
+        """
+        assert self._changer is not None
+        theirs = self._theirs()
         if not theirs:
             raise AdapterError(f"{self._versions.base} has no version left but ours; they stay")
-        return present.origin if label and present.origin in theirs else max(theirs)
+        if present.number == present.origin and not self._changer.steering.label:
+            return present.number
+        wanted = (self._changer.steering.stands(), present.origin) if self._changer.steering.label else ()
+        named = self._changer.steering.wanted(theirs) or theirs
+        return next((number for number in wanted if number in theirs), max(self._sound(named) or named))
 
     def _serving(self) -> Marker:
         """Return the marker of the version that serves; for one of the operator's, what it would say."""
-        number = self._server.serving()
+        return self._marker(self._server.serving())
+
+    def _marker(self, number: int) -> Marker:
         marker = self._versions.marker(number)
         if marker is not None:
             return marker

@@ -17,24 +17,20 @@ only, and one after the other: a file beside it is locked from the reading to th
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from copy import deepcopy
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from google.protobuf import text_format
 
-from tuner.adapters.tfserving.schema import message
+from tuner.adapters.tfserving.versions.config_text import KEPT, delete, fixed, is_his, is_there, locked, read
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
 from tuner.files.storage import write_for_server
 
 __all__ = ["ConfigFile", "Reloader", "Steering"]
 
-KEPT = ".servetune-original"
-LOCK = ".servetune-lock"
+NAME_IT = "name the server's --model_config_file"
 
 
 class Reloader(Protocol):
@@ -66,8 +62,26 @@ class Steering:
         """Return how many of the newest versions the server keeps loaded, None if that is no number."""
         return None
 
-    def admit(self, number: int) -> None:
-        """Have the server load a version beside those it serves."""
+    def stands(self) -> int:
+        """Return the version that our label is to stand for; 0 without a label."""
+        return 0
+
+    def strays(self, there: Iterable[int]) -> list[int]:
+        """Return versions that we named and that are gone, other than those that are there."""
+        del there
+        return []
+
+    def unsettled(self) -> bool:
+        """Whether something of ours may be left in the configuration."""
+        return False
+
+    def admit(self, number: int, serving: int = 0) -> None:
+        """Have the server load a version beside those it serves.
+
+        Args:
+            number: The version.
+            serving: The version that a label must stand for, if it is to move; 0 if that does not matter.
+        """
 
     def switch(self, number: int) -> None:
         """Bring the requests to a version that is available."""
@@ -78,8 +92,15 @@ class Steering:
     def revert(self) -> None:
         """Undo what was done since the last switch."""
 
-    def restore(self) -> None:
-        """Put back what was found at opening."""
+    def resend(self) -> None:
+        """Undo what could not be undone before, because the server did not answer."""
+
+    def restore(self, tuned: Collection[int] = ()) -> None:
+        """Put back what was found at opening.
+
+        Args:
+            tuned: Versions that other tuners have made for other labels.
+        """
 
 
 class Edit(NamedTuple):
@@ -116,38 +137,70 @@ class ConfigFile(Steering):
         self._reloader = reloader
         self._timeout = timeout
         self._edit: Edit | None = None
-        self._check(_read(self._path)[1])
+        self._unsent = False  # whether the server may not have what was undone in the file
+        config = read(self._path)[1]
+        if not any(entry.name == model for entry in config.model_config_list.config):
+            problem = f"{path} has 0 entries for the model '{model}'"
+            raise InvalidInput("TARGET config", problem, NAME_IT)
+        self._check(self._entry(config))
 
     def labelled(self) -> set[int]:
         """Return the versions that other labels stand for."""
-        labels = self._entry(_read(self._path)[1]).version_labels
+        labels = self._entry(read(self._path)[1]).version_labels
         return {number for label, number in labels.items() if label != self.label}
 
     def wanted(self, numbers: Iterable[int]) -> list[int]:
         """Return which of these versions the server may load: those that are named, where they are."""
-        policy = self._entry(_read(self._path)[1]).model_version_policy
+        policy = self._entry(read(self._path)[1]).model_version_policy
         named = set(policy.specific.versions)
         return [n for n in numbers if n in named or not policy.HasField("specific")]
 
     def places(self) -> int | None:
         """Return how many of the newest versions the server keeps loaded, None if that is no number."""
-        policy = self._entry(_read(self._path)[1]).model_version_policy
+        policy = self._entry(read(self._path)[1]).model_version_policy
         if policy.HasField("specific") or policy.HasField("all"):
             return None
         return max(int(policy.latest.num_versions), 1)  # 0 counts as 1
 
-    def admit(self, number: int) -> None:
-        """Name the version, where versions are named."""
-        with self._locked():
-            _, config = _read(self._path)
+    def stands(self) -> int:
+        """Return the version that our label is to stand for; 0 without a label.
+
+        The server may not have read the file yet.
+        """
+        return int(self._entry(read(self._path)[1]).version_labels.get(self.label, 0)) if self.label else 0
+
+    def strays(self, there: Iterable[int]) -> list[int]:
+        """Return versions that the file names and the operator's own text does not, unless they are there."""
+        if not self.unsettled():
+            return []
+        named, his = (self._named(path) for path in (self._path, self._kept()))
+        return sorted(named - his - set(there))
+
+    def _named(self, path: Path) -> set[int]:
+        return set(self._entry(read(path)[1]).model_version_policy.specific.versions)
+
+    def unsettled(self) -> bool:
+        """Whether the operator's text lies beside the file."""
+        return is_there(self._kept())
+
+    def admit(self, number: int, serving: int = 0) -> None:
+        """Name the version, where versions are named.
+
+        Raises:
+            Refused: Somebody is moving the label; it stays where it is.
+        """
+        with locked(self._path):
+            text, config = read(self._path)
             entry = self._entry(config)
             policy = entry.model_version_policy
             named = policy.HasField("specific") and number not in policy.specific.versions
             before = int(entry.version_labels.get(self.label, 0))
+            if self.label and serving not in (0, before):
+                raise self._moved()
             self._edit = Edit(number, named, before, now=before)
             if named:
                 policy.specific.versions.append(number)
-                self._put(config)
+                self._put(text, config)
 
     def switch(self, number: int) -> None:
         """Move the label.
@@ -157,93 +210,78 @@ class ConfigFile(Steering):
         """
         if not self.label:
             return
-        with self._locked():
-            _, config = _read(self._path)
+        with locked(self._path):
+            text, config = read(self._path)
             labels = self._entry(config).version_labels
             if self._edit is not None:
                 if labels.get(self.label, 0) != self._edit.now:
-                    raise Refused(
-                        f"somebody has moved the label '{self.label}' in {self._path}; it stays there"
-                    )
+                    raise self._moved()
                 self._edit = self._edit._replace(now=number)
             labels[self.label] = number
-            self._put(config)
+            self._put(text, config)
+
+    def _moved(self) -> Refused:
+        return Refused(f"somebody has moved the label '{self.label}' in {self._path}; it stays there")
 
     def dismiss(self, numbers: Iterable[int]) -> None:
         """No longer name the versions."""
-        with self._locked():
-            _, config = _read(self._path)
+        with locked(self._path):
+            text, config = read(self._path)
             entry = self._entry(config)
             named = entry.model_version_policy.specific.versions
             kept = [version for version in named if version not in set(numbers)]
             if entry.model_version_policy.HasField("specific") and kept != list(named):
                 del named[:]
                 named.extend(kept)
-                self._put(config)
+                self._put(text, config)
         self._edit = None
 
     def revert(self) -> None:
-        """Undo what we wrote for the version, and send it; what others have changed meanwhile stays."""
+        """Undo what we wrote for the version, and send it; what others have changed meanwhile stays.
+
+        Raises:
+            AdapterError: The server has not taken it. The file has it, for when it starts again.
+        """
         if self._edit is None:
             return
         edit, self._edit = self._edit, None
-        with self._locked():
-            _, config = _read(self._path)
+        with locked(self._path):
+            text, config = read(self._path)
             entry = self._entry(config)
             if edit.named and edit.number in entry.model_version_policy.specific.versions:
                 entry.model_version_policy.specific.versions.remove(edit.number)
             if edit.before and entry.version_labels.get(self.label, 0) == edit.number:
                 entry.version_labels[self.label] = edit.before
-            self._put(config)
+            self._put(text, config, backward=True)
 
-    def restore(self) -> None:
+    def restore(self, tuned: Collection[int] = ()) -> None:
         """Delete the operator's text beside the file, which has it again, unless somebody has changed it.
 
-        As long as versions or labels of other models differ, it is left to the targets that tune them.
+        As long as versions or labels of other models differ, or other labels stand for versions of tuners, it
+        is left to the targets that tune them.
         """
         kept = self._kept()
-        with self._locked():
-            if not kept.exists():
+        with locked(self._path):
+            if not is_there(kept):
                 return
-            original, config = _read(kept)[1], _read(self._path)[1]
-            own = self._entry(original) == self._entry(config)
-            if original == config or not own or _fixed(original) != _fixed(config):
-                kept.unlink()
+            (his, original), (text, config) = read(kept), read(self._path)
+            entry = self._entry(config)
+            shared = any(n in tuned for label, n in entry.version_labels.items() if label != self.label)
+            changed = self._entry(original) != entry and not shared
+            if original == config or changed or is_his(text, his) or fixed(original) != fixed(config):
+                delete(kept)
 
     def _kept(self) -> Path:
         return self._path.with_name(f"{self._path.name}{KEPT}")
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Wait until no other target changes the file, and keep them from it.
-
-        Raises:
-            Refused: There are no locks in the folder.
-        """
-        if not os.access(self._path.parent, os.W_OK):
-            yield  # the file cannot be written either, and need not be where a server serves what is newest
-            return
-        # Not the folder: it may be the model's, which is locked for the whole of a change.
-        lock = self._path.with_name(f"{self._path.name}{LOCK}")
-        try:
-            descriptor = _take(lock)
-        except OSError as error:
-            raise Refused(f"{self._path} cannot be changed: {error.strerror or error}") from error
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-            os.close(descriptor)
-
     def _entry(self, config: Any) -> Any:
         entries = [entry for entry in config.model_config_list.config if entry.name == self._model]
-        if len(entries) != 1:
+        if len(entries) != 1:  # such as while somebody writes the file
             problem = f"{self._path} has {len(entries)} entries for the model '{self._model}'"
-            raise InvalidInput("TARGET config", problem, "name the server's --model_config_file")
+            raise AdapterError(f"{problem} now; it must have one")
         return entries[0]
 
-    def _check(self, config: Any) -> None:
-        entry = self._entry(config)
+    def _check(self, entry: Any) -> None:
         policy = entry.model_version_policy
         keeps = policy.HasField("specific") or policy.HasField("all") or policy.latest.num_versions > 1
         if self.label and not keeps:
@@ -258,63 +296,42 @@ class ConfigFile(Steering):
                 "TARGET label", f"{self._path} has no label '{self.label}'", f"it has: {known}"
             )
 
-    def _put(self, config: Any) -> None:
+    def resend(self) -> None:
+        """Send the file again if the server has not taken what was undone.
+
+        Raises:
+            AdapterError: It has not taken it now either.
+        """
+        if self._unsent:
+            with locked(self._path):
+                self._reloader.reload(read(self._path)[1], self._timeout)
+                self._unsent = False
+
+    def _put(self, before: str, config: Any, *, backward: bool = False) -> None:
         """Write the file, then send it. In the other order a polling server might read the old file again.
 
         Where it means what the operator's own text means, that is written, with its comments.
+
+        Args:
+            before: The file's text that it was made from; if somebody has changed the file since, that stays.
+            config: What to write.
+            backward: Whether it is what was before: then it stays written if the server does not take it.
         """
-        before, _ = _read(self._path)
         kept = self._kept()
         try:
-            if not kept.exists():
+            if not is_there(kept) or is_his(before, read(kept)[0]):
                 write_for_server(kept, before)
-            text, original = _read(kept)
-            write_for_server(self._path, text if original == config else text_format.MessageToString(config))
+            text, original = read(kept)
+            text = text if original == config else text_format.MessageToString(config)
+            write_for_server(self._path, text, instead_of=before)
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
         try:
             self._reloader.reload(config, self._timeout)
         except AdapterError:
-            with suppress(StorageError):
-                write_for_server(self._path, before)
+            self._unsent = backward
+            if not backward:
+                with suppress(StorageError):
+                    write_for_server(self._path, before, instead_of=text)
             raise
-
-
-def _take(lock: Path) -> int:
-    """Wait until nobody else has a lock, and return its descriptor. Who had it has removed the file."""
-    while True:
-        descriptor = _open(lock)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.fstat(descriptor).st_nlink:
-                return descriptor
-        except BaseException:  # also Ctrl-C leaves nobody waiting
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _open(lock: Path) -> int:
-    """Return a descriptor of a lock: for writing, which NFS wants, unless another user has made the file."""
-    try:
-        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except PermissionError:
-        return os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
-def _read(path: Path) -> tuple[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return text, text_format.Parse(text, message("ModelServerConfig")())
-    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
-        raise AdapterError(f"model configuration {path} cannot be read: {error}") from error
-
-
-def _fixed(config: Any) -> Any:
-    """Return what no target changes: all but versions and labels."""
-    config = deepcopy(config)
-    for entry in config.model_config_list.config:
-        entry.ClearField("version_labels")
-        if entry.model_version_policy.HasField("specific"):
-            entry.model_version_policy.specific.ClearField("versions")
-    return config
+        self._unsent = False

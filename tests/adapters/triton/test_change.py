@@ -17,8 +17,9 @@ AFTER = {"max_batch_size": 8, "name": "m", "dynamic_batching": {}}
 class FakeControl:
     """A server whose answers to ``load`` are scripted: an error, or the configuration it really runs."""
 
-    def __init__(self, *script: AdapterError | dict[str, Any]) -> None:
+    def __init__(self, *script: AdapterError | dict[str, Any], then: dict[str, Any] | None = None) -> None:
         self.script = list(script)
+        self.then = then  # what it runs after an error
         self.running = BEFORE
         self.later: dict[str, Any] | None = None
         self.is_ready = True
@@ -35,6 +36,7 @@ class FakeControl:
         self.loads.append(config)
         step = self.script.pop(0) if self.script else None
         if isinstance(step, Exception):
+            self.running = self.then or self.running
             raise step
         self.running = config if step is None else step
 
@@ -58,15 +60,41 @@ def test_refused() -> None:
     assert control.loads == [AFTER]
 
 
-def test_refused_and_the_old_one_is_gone() -> None:
+@pytest.mark.parametrize("running", [BEFORE, {"max_batch_size": 3}])
+def test_refused_and_the_old_one_is_gone(running: dict[str, Any]) -> None:
     """The old one is loaded again."""
-    control = FakeControl(Refused("no"))
-    control.running = {"max_batch_size": 3}
+
+    class Gone(FakeControl):
+        def ready(self) -> bool:
+            return len(self.loads) == 2
+
+    control = Gone(Refused("no"), then=running)
 
     with pytest.raises(Refused):
         change(control, BEFORE, AFTER, 1.0)
 
     assert control.loads == [AFTER, BEFORE]
+
+
+def test_somebody_else_has_just_loaded_another() -> None:
+    """It is not overwritten by what was made from the configuration before it."""
+    control = FakeControl()
+    control.running = {"max_batch_size": 3}
+
+    with pytest.raises(Refused, match="somebody else has just loaded another configuration"):
+        change(control, BEFORE, AFTER, 1.0)
+
+    assert control.loads == []
+
+
+def test_refused_and_somebody_else_has_loaded_another() -> None:
+    """The operator's deployment is not replaced by what ran before it."""
+    control = FakeControl(Refused("no"), then={"max_batch_size": 3})
+
+    with pytest.raises(Refused, match="what somebody else has loaded meanwhile serves"):
+        change(control, BEFORE, AFTER, 1.0)
+
+    assert control.loads == [AFTER]
 
 
 def test_refused_and_the_old_one_does_not_come_back() -> None:

@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 
 from tests.adapters.triton.test_limits import TARGET, Server, serving
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.errors import InvalidInput, Refused
+from tuner.errors import AdapterError, InvalidInput, Refused
 from tuner.knobs import Configuration
 
 MODEL = 'name: "mlp" max_batch_size: {} dynamic_batching {{ }} instance_group [{{ count: 1 kind: KIND_CPU }}]'
@@ -129,3 +129,15 @@ def test_a_model_that_is_deployed_anew_with_what_was_found_is_left_alone(server:
 
         assert not backend.restore().changed
     assert server.loaded == []
+
+
+def test_a_model_that_is_deployed_anew_without_a_knob(server: Loading) -> None:
+    """That is no mistake in what is asked of it: the model is another one."""
+    with opened() as backend:
+        backend.apply(TUNED)
+        server.configs["mlp"] = MODEL.format(8)
+
+        with pytest.raises(AdapterError, match=r"deployed anew without a knob.*parameters\.threads"):
+            backend.current()
+        with pytest.raises(AdapterError, match="deployed anew without a knob"):
+            backend.restore()

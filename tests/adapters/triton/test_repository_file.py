@@ -10,9 +10,11 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.text_format import Parse
 from tritonclient.grpc import model_config_pb2
 
+from tuner.adapters.triton import repository_file as module
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.repository_file import RepositoryFile
-from tuner.errors import Refused
+from tuner.errors import AdapterError, Refused, StorageError
+from tuner.files.storage import write_for_server
 
 TEXT = 'name: "mlp"  # mine\n'
 
@@ -38,7 +40,7 @@ def test_a_file_that_the_server_could_not_read_any_more(
     control = RepositoryFile(Server(), tmp_path, "mlp")
     monkeypatch.setattr(os, "fchown", lambda *_: None)  # who is not root cannot give it back
 
-    with pytest.raises(Refused, match=r"chmod o\+r, or run as its owner; the old configuration still serves"):
+    with pytest.raises(Refused, match=r"chmod o\+r, or run as its owner"):
         control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
 
     assert file.read_text() == TEXT
@@ -64,7 +66,7 @@ def test_a_file_that_the_operator_has_written_since_comes_back(tmp_path: Path) -
     control = RepositoryFile(server, tmp_path, "mlp")
     control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
     file.write_text(text := 'name: "mlp"  # theirs\nresponse_cache { enable: true }\n')
-    theirs = server.config()
+    theirs = control.config()
 
     control.load({**theirs, "max_batch_size": 4}, 0.0)
     changed = file.read_text()
@@ -74,3 +76,132 @@ def test_a_file_that_the_operator_has_written_since_comes_back(tmp_path: Path) -
     assert file.read_text() == text
     control.load({"name": "mlp"}, 0.0)
     assert "mine" not in file.read_text()
+
+
+@pytest.fixture
+def polling(tmp_path: Path) -> Polling:
+    file = tmp_path / "mlp" / "config.pbtxt"
+    file.parent.mkdir()
+    file.write_text(TEXT)
+    return Polling(file)
+
+
+class Late(Polling):
+    """Has not read the file since it was opened."""
+
+    def config(self) -> ModelConfig:
+        return {"name": "mlp"}
+
+
+THEIRS = 'name: "mlp"  # theirs\nmax_batch_size: 2\n'
+
+
+def test_a_file_that_the_server_has_not_taken_yet_stays(polling: Polling) -> None:
+    """The operator's deployment would be lost for good."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+    polling.file.write_text(THEIRS)
+
+    with pytest.raises(Refused, match=r"somebody has changed .* does not run that yet"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
+
+
+def test_a_file_that_is_written_while_the_server_takes_ours_stays(polling: Polling) -> None:
+    """The older one is not put back over it when ours is given up."""
+
+    class Overwritten(Late):
+        def config(self) -> ModelConfig:
+            if "max_batch_size: 4" in self.file.read_text():
+                self.file.write_text(THEIRS)
+            return super().config()
+
+    control = RepositoryFile(Overwritten(polling.file), polling.file.parents[1], "mlp")
+
+    with pytest.raises(Refused, match="did not take"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
+
+
+def test_a_disk_that_is_full_when_the_file_is_put_back(
+    polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the adapter, which says both."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+
+    def once(path: Path, text: str, **options: str) -> None:
+        write_for_server(path, text, **options)
+        monkeypatch.setattr(module, "write_for_server", full)
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(module, "write_for_server", once)
+
+    with pytest.raises(AdapterError, match=r"did not take .* could not be put back: no space left"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    monkeypatch.undo()
+    control.put_back()
+    assert polling.file.read_text() == TEXT
+
+
+def test_other_words_of_the_operators_for_the_same(polling: Polling) -> None:
+    """The server runs what it ran: there is nothing to wait for."""
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+    polling.file.write_text(TEXT.replace("mine", "still mine"))
+    control.config()
+
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+    control.load({"name": "mlp"}, 0.0)
+
+    assert "still mine" in polling.file.read_text()
+
+
+def test_a_file_that_the_server_has_refused_for_a_minute(polling: Polling) -> None:
+    """It does not keep the model from being tuned, and comes back in the end."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+    polling.file.write_text(THEIRS)
+    os.utime(polling.file, (0, 0))
+
+    control.config()
+    control.load({"name": "mlp"}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
+
+
+def test_a_text_of_a_killed_tuner_that_the_server_has_not_taken(polling: Polling) -> None:
+    """It is not taken for the operator's: what the server runs is written with the next change."""
+    polling.file.write_text(f"{module.OURS}name: 'mlp' max_batch_size: 4")
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+
+    control.put_back()
+
+    assert "max_batch_size" not in polling.file.read_text()
+
+
+def test_two_deployments_one_after_the_other(polling: Polling) -> None:
+    """The server has taken the first and not yet the second, which stays."""
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+    polling.file.write_text(THEIRS)
+    first = polling.config()
+    polling.file.write_text(second := THEIRS.replace("2", "3"))
+    polling.config = lambda: first  # type: ignore[method-assign]
+
+    assert control.config() == first
+    with pytest.raises(Refused, match="does not run that yet"):
+        control.load({**first, "max_batch_size": 1}, 0.0)
+
+    assert polling.file.read_text() == second
+
+
+def test_a_file_that_was_written_just_before_it_was_opened(polling: Polling) -> None:
+    """The server does not run it yet: it is no text for what runs, and stays."""
+    polling.file.write_text(THEIRS)
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+
+    with pytest.raises(Refused, match="does not run that yet"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert polling.file.read_text() == THEIRS

@@ -167,3 +167,40 @@ def test_senseless_marker(base: Path) -> None:
     (base / "3" / MARKER).write_text("{")
 
     assert Versions(base).marker(3) is None
+
+
+def test_a_marker_that_cannot_be_read(base: Path) -> None:
+    """Nobody knows whose version that is: it is not taken for the operator's."""
+    versions = Versions(base)
+    versions.publish(3, marker(), None)
+    (base / "4" / MARKER).unlink()
+    (base / "4" / MARKER).mkdir()
+
+    with pytest.raises(AdapterError, match="cannot be read: Is a directory"):
+        versions.marker(4)
+
+
+def test_a_folder_that_cannot_be_locked(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal like any other."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+
+    with pytest.raises(Refused, match="cannot be changed: Permission denied"), Versions(base).locked():
+        pass
+
+
+def test_a_version_that_is_removed_while_it_is_linked(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of its files that was missing says why."""
+
+    def gone(*_: object, **__: object) -> NoReturn:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(os, "link", gone)
+
+    with pytest.raises(
+        Refused, match=r"cannot be made in \S+: \[Errno 2\] No such file or directory; the old"
+    ):
+        Versions(base).publish(3, marker(), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -123,15 +124,17 @@ class Breaks(Server):
 
     def __init__(self, base: Path, broken: set[int], unseen: set[int]) -> None:
         super().__init__(base)
+        self.ended: dict[int, VersionStatus] = {}
         self._broken = broken
         self._unseen = unseen
 
     def serving(self) -> int:
-        return max(set(self._folder.numbers()) - self._broken - self._unseen)
+        return max(set(self._folder.numbers()) - self._broken - self._unseen - self.ended.keys())
 
     def versions(self) -> dict[int, VersionStatus]:
         ended = {n: VersionStatus(VersionState.END, "broken") for n in self._broken}
-        return {n: status for n, status in (super().versions() | ended).items() if n not in self._unseen}
+        known = super().versions() | ended | self.ended
+        return {n: status for n, status in known.items() if n not in self._unseen}
 
 
 def test_a_broken_deployment_does_not_end_tuning(base: Path) -> None:
@@ -275,3 +278,67 @@ def test_a_policy_without_room_for_a_change(base: Path, config: Path) -> None:
 
     assert Versions(base).numbers() == [1, 2]
     assert server.lost == set()
+
+
+def test_a_deployment_between_two_looks_at_the_folder(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes just after the folder was looked at for newer versions: it is not overtaken."""
+    versions, server = Versions(base), Breaks(base, broken=set(), unseen={2})
+    knobs = VersionKnobs(server, versions, Steering(), 0.1)
+    check = knobs._check_deployments
+
+    def then_deploy(present: int) -> None:
+        check(present)
+        deploy(base, 2)
+
+    monkeypatch.setattr(knobs, "_check_deployments", then_deploy)
+
+    with pytest.raises(Refused, match="somebody else has made it"):
+        knobs.write(WANTED)
+    assert versions.numbers() == [1, 2]
+
+
+def test_a_deployment_that_has_the_number_of_an_earlier_one(base: Path) -> None:
+    """The server still says of that one that it has ended; the new one will be loaded."""
+    server = Breaks(base, broken=set(), unseen=set())
+    knobs = VersionKnobs(server, Versions(base), Steering(), 5.0)
+    deploy(base, 2)
+    server.ended = {2: VersionStatus(VersionState.END, "")}
+
+    with pytest.raises(Refused, match="version 2 is being deployed"):
+        knobs.write(WANTED)
+
+
+def test_a_model_that_the_operator_has_withdrawn(base: Path) -> None:
+    """He removed his newest version; ours has the same files, and the next one goes on from the older."""
+    deploy(base, 2)
+    (base / "2" / "saved_model.pb").write_text("bad")
+    knobs = VersionKnobs(Server(base), Versions(base), Steering(), 5.0)
+    knobs.write(WANTED)
+    shutil.rmtree(base / "2")
+
+    knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert (base / "4" / "saved_model.pb").samefile(base / "1" / "saved_model.pb")
+    assert Versions(base).marker(4).origin == 1
+
+
+def test_a_model_that_the_operator_has_cleaned_up(base: Path) -> None:
+    """No older one is left: ours go on."""
+    knobs = VersionKnobs(Server(base), Versions(base), Steering(), 5.0)
+    knobs.write(WANTED)
+    shutil.rmtree(base / "1")
+
+    knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert Versions(base).marker(3).origin == 1
+
+
+def test_restoring_beside_a_broken_deployment(base: Path) -> None:
+    """The newest version that the server can load serves again."""
+    server = Breaks(base, broken={3}, unseen=set())
+    knobs = VersionKnobs(server, Versions(base), Steering(), 5.0)
+    knobs.write(WANTED)
+    deploy(base, 3)
+
+    assert knobs.restore()
+    assert server.serving() == 1

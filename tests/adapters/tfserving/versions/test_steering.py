@@ -214,6 +214,30 @@ def test_a_lock_that_another_user_has_made(
     assert "versions: 3" in path.read_text()
 
 
+def test_a_file_that_somebody_writes_right_now(steering: ConfigFile, path: Path) -> None:
+    """An editor has emptied it: that passes, and is no mistake in the target."""
+    path.write_text("")
+
+    with pytest.raises(AdapterError, match="has 0 entries for the model 'mlp' now"):
+        steering.admit(3)
+
+
+def test_a_lock_that_cannot_be_removed(
+    steering: ConfigFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays, and keeps nobody out."""
+
+    def refuse(self: Path, **_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+
+    steering.admit(3)
+    steering.switch(3)
+
+    assert entry(path, "mlp").version_labels["stable"] == 3
+
+
 def entry(path: Path, model: str) -> Any:
     """What the file says of a model."""
     config = text_format.Parse(path.read_text(), message("ModelServerConfig")())
