@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.clock import run
+from tests.dispatch.clock import VirtualLoop, run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
+from tests.dispatch.test_dispatcher import outcome
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.backends.server import ASK_LIMITS, PROBE_UP
 from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.grant import Ask, Ended
+from tuner.dispatch.pool.beliefs import LATENESS_LASTS
 from tuner.dispatch.pool.offers import APART
 from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
@@ -64,6 +67,44 @@ def test_what_is_planned_again_makes_no_timer_late() -> None:
             assert not call.done()
             assert found.journal.segments[-1].changes[-1].delays.control < 2 * MS
             await call
+
+    run(main())
+
+
+@pytest.mark.parametrize(("pauses", "until"), [(1, 0.0), (4, LATENESS_LASTS + 0.5)])
+def test_a_pause_of_the_process_keeps_no_request_away_for_ever(pauses: int, until: float) -> None:
+    """That timers were late is forgotten: with no request to wait for, no timer shows that they are not."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0}, servers=1, options={"deferral": 1.0})
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            await dispatcher.infer(request())
+            for _ in range(pauses):
+                waits = asyncio.ensure_future(outcome(dispatcher.infer(request())))
+                await asyncio.sleep(1 * MS)
+                loop.jumping.now += 10.0
+                assert isinstance(await waits, Refused)
+            await asyncio.sleep(until)
+            answers = [await outcome(dispatcher.infer(request())) for _ in range(5)]
+        assert [type(one) for one in answers] == [Reply] * 5
+
+    run(main())
+
+
+def test_frontends_that_were_away_keep_no_request_away_for_ever() -> None:
+    """Nobody is granted anything while it is believed that all are away too long."""
+
+    async def main() -> None:
+        found = bench(servers=1, mode="grants")
+        async with found as dispatcher:
+            for _ in range(3):
+                grant = await dispatcher.grant(Ask("m"))
+                await asyncio.sleep(90 * MS)
+                grant.end(Ended(seconds=5 * MS))
+            await asyncio.sleep(LATENESS_LASTS + 0.5)
+            (await dispatcher.grant(Ask("m"))).end(Ended(seconds=5 * MS))
 
     run(main())
 

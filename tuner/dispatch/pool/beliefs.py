@@ -26,8 +26,11 @@ HOPELESS, FORGET_AFTER = 0.5, 1.0
 """A profile by which even a batch of 1 takes more than this part of the SLO may keep all batches away. If no
 batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong. One that is only
 assumed counts as this part of the SLO at once."""
-LATENESS = 200
-"""How many timers, and how many grants, the delays are learned from: the latest."""
+LATENESS, LATENESS_LASTS = 200, 5.0
+"""How many timers, and how many grants, the delays are learned from: the latest, of the last seconds. Delays
+that keep all requests away are measured no more, so they must not outlast what made them."""
+TIMER_LATE = 1e-3
+"""s by which a timer is late where little is known of it."""
 PATIENCE, LEAST_PATIENCE = 5.0, 0.1
 """How many times as long as expected a batch may take before its server counts as lost, and at least how
 long, s."""
@@ -49,8 +52,8 @@ class Beliefs:
     def __init__(self, quantile: float = 0.95) -> None:
         self.quantile = quantile
         self._profiles: dict[tuple[str, str, Hashable], tuple[LearnedProfile, _Basis]] = {}
-        self._lateness: deque[float] = deque(maxlen=LATENESS)
-        self._frontends: deque[float] = deque(maxlen=LATENESS)
+        self._lateness = _Recent(TIMER_LATE)
+        self._frontends = _Recent(0.0)
 
     def profile(self, server: WatchedServer, stream: Stream) -> LearnedProfile:
         """Return the profile of a stream on a server, with the prior that the stream has now."""
@@ -123,20 +126,18 @@ class Beliefs:
         untried = [server for server in servers if not self.profile(server, stream).tried]
         return np.max([self._table(one, stream, now) for one in untried], axis=0) if untried else None
 
-    def timer_was_late(self, seconds: float) -> None:
-        """Note by how much one of our own timers was late, s."""
-        self._lateness.append(max(seconds, 0.0))
+    def timer_was_late(self, seconds: float, now: float) -> None:
+        """Note by how much one of our own timers was late, s; and when, s."""
+        self._lateness.note(seconds, now)
 
-    def frontend_was_away(self, seconds: float) -> None:
+    def frontend_was_away(self, seconds: float, now: float) -> None:
         """Note how long a frontend with a grant was busy with anything else than asking the server, s."""
-        self._frontends.append(max(seconds, 0.0))
+        self._frontends.note(seconds, now)
 
-    def delays(self, servers: Iterable[WatchedServer]) -> Delays:
+    def delays(self, servers: Iterable[WatchedServer], now: float) -> Delays:
         """Return the delays of the network and of our own timers, s."""
-        trip = max((server.round_trip for server in servers), default=0.0)
-        trip += float(np.quantile(self._frontends, 0.95)) if self._frontends else 0.0
-        late = float(np.quantile(self._lateness, 0.95)) if self._lateness else 1e-3
-        return Delays(control=trip / 2 + late, response=trip / 2 + FRONT)
+        trip = max((server.round_trip for server in servers), default=0.0) + self._frontends.most(now)
+        return Delays(control=trip / 2 + self._lateness.most(now), response=trip / 2 + FRONT)
 
     def quickest(self, servers: Iterable[WatchedServer], stream: Stream, items: int) -> float:
         """Return the shortest time from sending a batch to its answer, s; infinite without a server.
@@ -149,6 +150,29 @@ class Beliefs:
             for server in servers
         ]
         return min(times, default=math.inf)
+
+
+class _Recent:
+    """How long something took lately; one time alone, such as a pause of our whole process, does not count.
+
+    Args:
+        usual: What is assumed of it, s.
+    """
+
+    def __init__(self, usual: float) -> None:
+        self._usual = usual
+        self._kept: deque[tuple[float, float]] = deque(maxlen=LATENESS)  # when it ended, how long it took, s
+
+    def note(self, seconds: float, now: float) -> None:
+        """Note how long it took, and that this was now, s."""
+        self._kept.append((now, max(seconds, 0.0)))
+
+    def most(self, now: float) -> float:
+        """Return what 95 % of the last times did not exceed, s."""
+        while self._kept and self._kept[0][0] < now - LATENESS_LASTS:
+            self._kept.popleft()
+        known = [self._usual, *(seconds for _, seconds in self._kept)]
+        return float(np.quantile(known, 0.95, method="lower"))
 
 
 def _prior(stream: Stream) -> np.ndarray:

@@ -273,7 +273,7 @@ class Pool:
 
     def _delays(self) -> Delays:
         """Return the delays of the network, as they are given or measured."""
-        return self.rules.delays or self._beliefs.delays(self._servers_up())
+        return self.rules.delays or self._beliefs.delays(self._servers_up(), self._loop.time())
 
     def _wait_to_tune(self) -> None:
         if self._tuning is not None:
@@ -417,7 +417,7 @@ class Pool:
             self._set_timer()
             return
         if self._timer_was_ahead:
-            self._beliefs.timer_was_late(now - wanted)
+            self._beliefs.timer_was_late(now - wanted, self._loop.time())
         self._latest_time = max(now, wanted)
         self._carry_out(self.scheduler.wake(self._latest_time))
 
