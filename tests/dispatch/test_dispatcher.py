@@ -18,7 +18,7 @@ from tuner.dispatch.backends.server import LONGEST_ORPHAN
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.grant import Ask, Ended
 from tuner.dispatch.pool.pool import MOST_TRIES
-from tuner.dispatch.pool.profiles import ENOUGH
+from tuner.dispatch.pool.profiles import DOUBTED_AFTER, ENOUGH
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
 
@@ -189,7 +189,7 @@ def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
 
 
 def test_what_was_tried_and_takes_too_long_is_refused() -> None:
-    """Some requests are tried in vain; then a request that cannot be answered in time is refused at once."""
+    """Some requests are tried in vain, and later one now and then; all others are refused at once."""
 
     async def main() -> None:
         found = bench({"slo_ms": 1000.0, "profile": None}, servers=1)
@@ -201,7 +201,32 @@ def test_what_was_tried_and_takes_too_long_is_refused() -> None:
                 refused = await outcome(dispatcher.infer(request(deadline=due)))
                 assert isinstance(refused, Refused)
                 await asyncio.sleep(0.5)
-        assert len(server.batches) == 1 + ENOUGH  # the first one alone: its kind has no stream yet
+        # The first one alone, because its kind has no stream yet, and one after `DOUBTED_AFTER`.
+        assert len(server.batches) == 1 + ENOUGH + 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager", "clockwork"])
+def test_a_server_that_has_become_faster_while_all_hurry(policy: str) -> None:
+    """What was tried keeps requests away for some seconds, and not for ever: one of them shows the change."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 1000.0}, servers=1, policy=policy)
+        server = found.servers["a:1"]
+        server.beta = 300 * MS
+        async with found as dispatcher:
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            server.beta = 4 * MS
+            answers = []
+            for _ in range(100):
+                due = asyncio.get_running_loop().time() + 50 * MS
+                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                await asyncio.sleep(0.2)
+        in_time = [isinstance(one, Reply) for one in answers]
+        assert in_time.index(True) * 0.2 < DOUBTED_AFTER + 1.0
+        assert all(in_time[in_time.index(True) :])
 
     run(main())
 

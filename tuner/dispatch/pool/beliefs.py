@@ -118,12 +118,12 @@ class Beliefs:
         return table
 
     def assumed(self, servers: Iterable[WatchedServer], stream: Stream, now: float) -> np.ndarray | None:
-        """Return the longest times that the scheduler is told of servers where they are not learned yet.
+        """Return the longest times that the scheduler is told of servers where they are not known for sure.
 
         Returns:
-            By batch size, (B+1,) s; None if they are learned everywhere.
+            By batch size, (B+1,) s; None if they are known everywhere.
         """
-        untried = [server for server in servers if not self.profile(server, stream).tried]
+        untried = [server for server in servers if not self.profile(server, stream).sure(now)]
         return np.max([self._table(one, stream, now) for one in untried], axis=0) if untried else None
 
     def timer_was_late(self, seconds: float, now: float) -> None:
@@ -139,14 +139,14 @@ class Beliefs:
         trip = max((server.round_trip for server in servers), default=0.0) + self._frontends.most(now)
         return Delays(control=trip / 2 + self._lateness.most(now), response=trip / 2 + FRONT)
 
-    def quickest(self, servers: Iterable[WatchedServer], stream: Stream, items: int) -> float:
+    def quickest(self, servers: Iterable[WatchedServer], stream: Stream, items: int, now: float) -> float:
         """Return the shortest time from sending a batch to its answer, s; infinite without a server.
 
-        On a server where it is not yet learned how long batches take, that may be no time at all.
+        On a server where it is not known for sure how long batches take, that may be no time at all.
         """
         times = [
             server.round_trip
-            + (self.duration(server, stream, items) if self.profile(server, stream).tried else 0.0)
+            + (self.duration(server, stream, items) if self.profile(server, stream).sure(now) else 0.0)
             for server in servers
         ]
         return min(times, default=math.inf)

@@ -464,4 +464,5 @@ class Pool:
     def _quickest(self, pending: Pending) -> float:
         """Return the shortest time from now in which a request could be answered, s."""
         place = self._places.get((pending.session, pending.kind), self._places[pending.session, None])
-        return self._beliefs.quickest(self._servers_up(), self._streams[place], pending.items)
+        up, now = self._servers_up(), self._loop.time()
+        return self._beliefs.quickest(up, self._streams[place], pending.items, now)

@@ -6,7 +6,8 @@ exceeds, so all of it is multiplied by a factor: a high quantile of duration ove
 known, a prior stands in, which counts as a few executions of the smallest and of the largest batch.
 
 A machine that has changed shows as durations that are, for a while, all above or all below what was expected:
-then what was measured before is forgotten.
+then what was measured before is forgotten. It may also have changed while there were no batches, because all
+requests were in too much of a hurry for what was measured: then one batch that is faster shows it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ RECENT = 24
 """Latest durations, of any size, that tell whether the machine has changed."""
 DRIFT = 1.35
 """The machine has changed if the median ratio of recent to expected durations is this or its inverse."""
+DOUBTED_AFTER = 10.0
+"""s without a batch after which what was learned keeps no request away: nothing else would show it wrong."""
 MOST_SPREAD = 3.0
 """Largest factor from a median to a quantile: larger ones are due to the machine, not to the model."""
 SPREAD = 200
@@ -74,6 +77,10 @@ class LearnedProfile:
         """Whether enough batches were executed for it to be no mere assumption."""
         return self._known() >= ENOUGH
 
+    def sure(self, now: float) -> bool:
+        """Return whether it may keep requests away: it was tried, also of late."""
+        return self.tried and now - self.seen <= DOUBTED_AFTER
+
     def _known(self) -> int:
         """Return how many durations are kept."""
         return sum(map(len, self._durations.values()))
@@ -110,6 +117,9 @@ class LearnedProfile:
         """
         if not 0 < size < self._prior.size:
             return
+        if self.tried and not self.sure(now) and seconds < self._middle[size] / DRIFT:
+            self.forget()
+            self.drifts += 1
         self.executions += 1
         self.seen = now
         ratio = seconds / self._middle[size]
