@@ -17,7 +17,7 @@ from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.grant import Ask, Ended
 from tuner.dispatch.pool.beliefs import LATENESS_LASTS
 from tuner.dispatch.pool.offers import APART
-from tuner.dispatch.pool.profiles import ENOUGH
+from tuner.dispatch.pool.profiles import DOUBTED_AFTER, ENOUGH
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 from tuner.scheduling.cluster import Delays
@@ -370,6 +370,28 @@ def test_what_was_not_executed_teaches_nothing(network: dict[str, float] | None)
             believed = predict(predictor, 0, predictor.lines.shape[1] - 1, 16)
             assert believed == pytest.approx((16 + 4) * MS, rel=0.1)
         assert [one.replay() for one in found.journal.segments] == [None] * len(found.journal.segments)
+
+    run(main())
+
+
+def test_what_a_policy_has_learned_keeps_no_request_away_for_ever() -> None:
+    """Kairos takes eight items for eight times as long as one, until it has seen another size."""
+
+    async def main() -> None:
+        options = {"refuse": True}
+        found = bench({"slo_ms": 100.0}, servers=1, policy="kairos", options=options)
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            began, answer = loop.time(), None
+            while not isinstance(answer, Reply):
+                answer = await outcome(dispatcher.infer(request(items=8, deadline=loop.time() + 30 * MS)))
+                await asyncio.sleep(0.1)
+                assert loop.time() < began + DOUBTED_AFTER + 1.0
+            assert loop.time() > began + 1.0
+            for _ in range(10):
+                await dispatcher.infer(request(items=8, deadline=loop.time() + 30 * MS))
 
     run(main())
 

@@ -36,6 +36,7 @@ from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.offers import Offers
 from tuner.dispatch.pool.pending import Pending, still_waiting, traces_of
+from tuner.dispatch.pool.profiles import DOUBTED_AFTER
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import PoolSession, Rules
@@ -114,6 +115,8 @@ class Pool:
         self._timer_was_ahead = False
         """Whether the timer was set before its time: only then it tells how late timers are."""
         self._tuning: asyncio.TimerHandle | None = None
+        self._tried_at = 0.0
+        """When the scheduler began, or the last batch that was executed ended, s."""
         self._closed = False
 
     @property
@@ -254,6 +257,7 @@ class Pool:
             for stream, table in zip(self._streams, tables, strict=True)
         ]
         self._origin, self._latest_time = self._loop.time(), 0.0
+        self._tried_at = self._origin
         busy = {place: ends - self._origin for place, ends in self._lanes.busy_until.items()}
         spec = ClusterSpec(sessions=specs, kinds=self._lanes.server_numbers, delays=delays, busy=busy)
         policy = build_policy(self.rules.policy, spec, self.rules.chosen)
@@ -372,7 +376,15 @@ class Pool:
                 continue
             for one in requests:
                 self._handle_drop(one)
+            if requests and not self.busy and self._loop.time() > self._tried_at + DOUBTED_AFTER:
+                self._tried_at = self._loop.time()
+                self._loop.call_later(0, self._forget_what_policy_learned)
         self._set_timer()
+
+    def _forget_what_policy_learned(self) -> None:
+        """Begin again: what a policy has learned by itself may keep all requests away, and be wrong."""
+        if self.up:
+            self.restart()
 
     def _handle_drop(self, pending: Pending) -> None:
         """Refuse a request that the scheduler has dropped, or offer it again later if its client waits."""
@@ -435,6 +447,8 @@ class Pool:
 
     def _lane_free(self, place: int, executed: bool) -> None:
         """Tell the scheduler that a lane has ended a batch, or all it had when the scheduler began."""
+        if executed:
+            self._tried_at = self._loop.time()
         if self.scheduler is not None:
             self._carry_out(self.scheduler.finish(place, self._now(), void=not executed))
 
