@@ -204,6 +204,26 @@ def test_backends_may_come_up_later_where_nothing_is_lost() -> None:
     run(main())
 
 
+def test_a_reload_that_meets_the_end() -> None:
+    """It changes nothing, and what it has begun ends, too."""
+
+    async def main() -> None:
+        found = bench(on("m", "a"), servers=3)
+        found.servers["c:1"].alive = False
+        async with found as dispatcher:
+            reload = asyncio.ensure_future(
+                dispatcher.reload(config(on("m", "b"), on("n", "c"), servers=3), 1.0)
+            )
+            await asyncio.sleep(0.1)
+            await dispatcher.close()
+            with pytest.raises(InvalidInput, match="the dispatcher is ending"):
+                await reload
+            assert dispatcher.sessions == ("m",)
+            assert watches() == 0
+
+    run(main())
+
+
 def test_what_waits_goes_on_elsewhere() -> None:
     """Requests that wait for a slow server are sent to the servers of the new configuration."""
 

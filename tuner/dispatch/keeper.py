@@ -122,8 +122,9 @@ class PoolKeeper:
         for task in watching:
             task.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
+        if self.members.pop(pool, None) is None:  # a reload and the end of the dispatcher may both end it
+            return
         pool.close()
-        del self.members[pool]
         loop = asyncio.get_running_loop()
         present = {server.address for other in self.members for server in other.servers}
         for server in pool.servers:
