@@ -288,6 +288,37 @@ def test_backends_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
     run(main())
 
 
+def test_sessions_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A while later, although their backends stay: nothing grows where models get new names for ever."""
+
+    monkeypatch.setattr("tuner.dispatch.keeper.FORGET_AFTER", 100.0)
+
+    async def main() -> None:
+        found = bench(on("m0", "a"), servers=1)
+        found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
+        async with found as dispatcher:
+            for number in range(31):
+                await dispatcher.reload(
+                    config(on(f"m{number}", "a"), *([on("m0", "a")] if number == 30 else []))
+                )
+                await asyncio.gather(*[dispatcher.infer(request(session=f"m{number}")) for _ in range(4)])
+                metrics.page(dispatcher.pools)
+            beliefs = dispatcher._keeper._beliefs
+            assert len({place[1] for place in beliefs._profiles}) == 31
+            assert 'session="m7"' in metrics.page(dispatcher.pools).decode()
+            await asyncio.sleep(101.0)
+            assert {place[1] for place in beliefs._profiles} == {"m0", "m30"}
+            page = metrics.page(dispatcher.pools).decode()
+            assert set(re.findall('session="([^"]*)"', page)) == {"m0", "m30"}
+            assert 'servetune_dispatch_requests_total{session="m0"} 4.0' in page
+            assert set(metrics.totals._sessions) == {"m0", "m30"}
+            scaling = metrics._scaling
+            assert {*scaling._now, *scaling._begun, *scaling._had} == {"m0", "m30"}
+            assert metrics.totals.requests == 31 * 4
+
+    run(main())
+
+
 @dataclass
 class Silent(FakeServer):
     """Says nothing of its models until our connection is closed."""

@@ -74,6 +74,11 @@ class Beliefs:
         for place in [place for place in self._profiles if place[0] == address]:
             del self._profiles[place]
 
+    def forget_session(self, session: str) -> None:
+        """Forget a session."""
+        for place in [place for place in self._profiles if place[1] == session]:
+            del self._profiles[place]
+
     def kinds(self, session: str) -> list[Hashable]:
         """Return the kinds of a session's requests that there are profiles of, the oldest first."""
         found = [kind for _, name, kind in self._profiles if name == session and kind is not None]
