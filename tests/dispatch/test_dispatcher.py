@@ -175,6 +175,26 @@ def test_deadlines_below_what_is_assumed(policy: str, profile: dict[str, float] 
     run(main())
 
 
+def test_a_deadline_below_what_is_assumed_of_some_servers() -> None:
+    """It goes to one that is known to be quick enough, in time, also if batches wait as long as they can."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0, "profile": None}, options={"deferral": 1.0})
+        found.servers["b:1"].alive = False
+        async with found as dispatcher:
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            found.servers["b:1"].alive = True
+            await asyncio.sleep(1.0)
+            answers = []
+            for _ in range(30):
+                due = asyncio.get_running_loop().time() + 50 * MS
+                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+        assert [type(one) for one in answers] == [Reply] * 30
+
+    run(main())
+
+
 @pytest.mark.parametrize("policy", ["symphony", "eager"])
 def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
     """It is given, and wrong: that is learned, and it keeps no request away."""

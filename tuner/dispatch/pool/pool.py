@@ -337,7 +337,8 @@ class Pool:
         """Return how much time the scheduler is told that a request has, s.
 
         It is more than the client gives where a mere assumption would rule the request out: then it may begin
-        within half of its own time.
+        within half of its own time. Not so if an idle server should be quick enough: for it a policy that
+        defers batches would wait as long as it is told.
 
         Args:
             place: Of its stream.
@@ -347,6 +348,9 @@ class Pool:
         assumed, delays = self._untried[place], self._assumed[1]
         way = delays.control + delays.data * items + delays.response
         if assumed is None or left < way:
+            return left
+        tables = self._assumed[0][place]
+        if any(tables[number, items] <= left - way for number in self._lanes.idle_servers()):
             return left
         return max(left, left / 2 + way + float(assumed[items]))
 
