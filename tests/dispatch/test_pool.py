@@ -209,6 +209,32 @@ async def largest(found: Bench, dispatcher: Dispatcher, like: Request) -> int:
     return max(items for _, items in found.servers["a:1"].batches)
 
 
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+def test_a_batch_that_was_slow_by_accident(policy: str) -> None:
+    """It does not end batching for ever, although no other one is sent that would show how long they take."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 200.0}, servers=1, policy=policy)
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(3)]
+            if policy == "eager":  # which sends the first one alone
+                await calls[0]
+            while not found.servers["a:1"].executing:
+                await asyncio.sleep(1 * MS)
+            loop.jumping.now += 10.0  # our process pauses while a batch of several executes
+            await asyncio.gather(*calls)
+            for _ in range(int(DOUBTED_AFTER + 5.0)):
+                await outcome(dispatcher.infer(request()))
+                await asyncio.sleep(1.0)
+            assert await largest(found, dispatcher, request()) > 4
+
+    run(main())
+
+
 def test_kinds_that_no_server_takes_have_no_stream() -> None:
     """However many requests of them come, others share batches."""
 

@@ -25,7 +25,8 @@ NOTICEABLE_DELAY = 0.2
 HOPELESS, FORGET_AFTER = 0.5, 1.0
 """A profile by which even a batch of 1 takes more than this part of the SLO may keep all batches away. If no
 batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong. One that is only
-assumed counts as this part of the SLO at once."""
+assumed counts as this part of the SLO at once. What was measured of larger batches that take so long is
+doubted after a while, too: one that was slow by accident would keep all others from being tried."""
 LATENESS, LATENESS_LASTS = 200, 5.0
 """How many timers, and how many grants, the delays are learned from: the latest, of the last seconds. Delays
 that keep all requests away are measured no more, so they must not outlast what made them."""
@@ -134,6 +135,10 @@ class Beliefs:
     def timer_was_late(self, seconds: float, now: float) -> None:
         """Note by how much one of our own timers was late, s; and when, s."""
         self._lateness.note(seconds, now)
+        hopeless = int(np.searchsorted(table, HOPELESS * stream.session.slo, side="right"))
+        if 1 < hopeless < table.size:
+            profile.doubt(hopeless, now)
+            table = profile.table(self.quantile)
 
     def frontend_was_away(self, seconds: float, now: float) -> None:
         """Note how long a frontend with a grant was busy with anything else than asking the server, s."""

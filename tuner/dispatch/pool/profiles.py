@@ -87,11 +87,28 @@ class LearnedProfile:
 
     def forget(self) -> None:
         """Go back to the prior."""
+        self._last: dict[int, float] = {}  # size -> when such a batch ended last, s
         self._durations: dict[int, deque[float]] = {}
         self._recent: deque[tuple[int, float, float]] = deque(maxlen=RECENT)  # size, s, ratio to expected
         self._ratios: deque[float] = deque(maxlen=SPREAD)
         self._middle = self._prior
         self._tables: dict[float, np.ndarray] = {}  # quantile -> what `table` returns until the next fit
+    def doubt(self, least: int, now: float) -> None:
+        """Forget what was measured of batches of at least some items that are not executed any more.
+
+        They may be taken for so slow that none is sent: nothing else would show that they are not.
+        """
+        old = {size for size in self._durations if size >= least and now - self._last[size] > DOUBTED_AFTER}
+        if not old:
+            return
+        if len(old) == len(self._durations):
+            self.forget()
+            return
+        self._durations = {size: found for size, found in self._durations.items() if size not in old}
+        self._recent = deque((one for one in self._recent if one[0] not in old), maxlen=RECENT)
+        self._middle = self._fitted()
+        self._tables.clear()
+
 
     def assume(self, prior: np.ndarray) -> None:
         """Take another prior, and largest batch; what was learned of the sizes that it has stays.
@@ -121,7 +138,7 @@ class LearnedProfile:
             self.forget()
             self.drifts += 1
         self.executions += 1
-        self.seen = now
+        self.seen = self._last[size] = now
         ratio = seconds / self._middle[size]
         self._recent.append((size, seconds, ratio))
         known = self._durations.get(size)
