@@ -228,25 +228,48 @@ def test_what_was_tried_and_takes_too_long_is_refused() -> None:
 
 
 @pytest.mark.parametrize("policy", ["symphony", "eager", "clockwork"])
-def test_a_server_that_has_become_faster_while_all_hurry(policy: str) -> None:
+@pytest.mark.parametrize(("slow", "deadline"), [(300 * MS, 50 * MS), (13 * MS, 17 * MS)])
+def test_a_server_that_has_become_faster_while_all_hurry(policy: str, slow: float, deadline: float) -> None:
     """What was tried keeps requests away for some seconds, and not for ever: one of them shows the change."""
 
     async def main() -> None:
         found = bench({"slo_ms": 1000.0}, servers=1, policy=policy)
         server = found.servers["a:1"]
-        server.beta = 300 * MS
+        server.beta = slow
         async with found as dispatcher:
             for _ in range(2 * ENOUGH):
                 await dispatcher.infer(request())
             server.beta = 4 * MS
             answers = []
             for _ in range(100):
-                due = asyncio.get_running_loop().time() + 50 * MS
+                due = asyncio.get_running_loop().time() + deadline
                 answers.append(await outcome(dispatcher.infer(request(deadline=due))))
                 await asyncio.sleep(0.2)
-        in_time = [isinstance(one, Reply) for one in answers]
-        assert in_time.index(True) * 0.2 < DOUBTED_AFTER + 1.0
-        assert all(in_time[in_time.index(True) :])
+        late = answers[int((DOUBTED_AFTER + 1.0) / 0.2) :]
+        assert [type(one) for one in late] == [Reply] * len(late)
+
+    run(main())
+
+
+def test_a_spread_that_is_over_while_all_hurry() -> None:
+    """A server that was slow now and then keeps requests away for some seconds, although most were quick."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 1000.0}, servers=1, policy="eager")
+        server = found.servers["a:1"]
+        async with found as dispatcher:
+            for number in range(60):
+                server.beta = 99 * MS if number % 4 == 0 else 9 * MS
+                await dispatcher.infer(request())
+            server.beta = 9 * MS
+            answers = []
+            for _ in range(100):
+                due = asyncio.get_running_loop().time() + 25 * MS
+                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                await asyncio.sleep(0.2)
+        assert isinstance(answers[10], Refused)
+        late = answers[int((DOUBTED_AFTER + 2.0) / 0.2) :]
+        assert [type(one) for one in late] == [Reply] * len(late)
 
     run(main())
 

@@ -12,7 +12,7 @@ from collections.abc import Container, Hashable, Iterable, Sequence
 import numpy as np
 
 from tuner.dispatch.backends.server import WatchedServer
-from tuner.dispatch.pool.profiles import LearnedProfile, prior_table
+from tuner.dispatch.pool.profiles import DRIFT, LearnedProfile, prior_table
 from tuner.dispatch.pool.stream import Stream
 from tuner.scheduling.cluster import Delays
 
@@ -91,6 +91,26 @@ class Beliefs:
             if place[1] == session and place[2] is not None and place[2] not in kinds:
                 del self._profiles[place]
 
+    def learn(
+        self, server: WatchedServer, stream: Stream, items: int, seconds: float, now: float, *, trial: bool
+    ) -> None:
+        """Learn from a batch.
+
+        Args:
+            server: What has executed it.
+            stream: Whose requests are in it.
+            items: Its size.
+            seconds: How long the server worked on it.
+            now: When it ended, s.
+            trial: Whether a request of it was answered in time that should have been too late for that. If
+                the batch was quicker than believed, what was learned is wrong.
+        """
+        profile = self.profile(server, stream)
+        wrong = trial and seconds * DRIFT < self.duration(server, stream, items)
+        if wrong and profile.tried and not profile.sure(now):
+            profile.forget()
+        profile.observe(items, seconds, now)
+
     def duration(self, server: WatchedServer, stream: Stream, items: int) -> float:
         """Return how long a server should work on a batch, s.
 
@@ -115,6 +135,10 @@ class Beliefs:
         """Return what the scheduler is told of a stream on a server; see ``HOPELESS``.   # (B+1,) s."""
         profile = self.profile(server, stream)
         table = profile.table(self.quantile)
+        hopeless = int(np.searchsorted(table, HOPELESS * stream.session.slo, side="right"))
+        if 1 < hopeless < table.size:
+            profile.doubt(hopeless, now)
+            table = profile.table(self.quantile)
         if table[1] > HOPELESS * stream.session.slo and now - profile.seen > FORGET_AFTER:
             profile.forget()
             table = profile.table(self.quantile)
@@ -123,22 +147,15 @@ class Beliefs:
             table[1] = HOPELESS * stream.session.slo
         return table
 
-    def assumed(self, servers: Iterable[WatchedServer], stream: Stream, now: float) -> np.ndarray | None:
-        """Return the longest times that the scheduler is told of servers where they are not known for sure.
-
-        Returns:
-            By batch size, (B+1,) s; None if they are known everywhere.
-        """
-        untried = [server for server in servers if not self.profile(server, stream).sure(now)]
-        return np.max([self._table(one, stream, now) for one in untried], axis=0) if untried else None
+    def unsure(self, servers: Iterable[WatchedServer], stream: Stream, now: float) -> frozenset[int]:
+        """Return the places of those servers of which it is not known for sure how long batches take."""
+        return frozenset(
+            place for place, server in enumerate(servers) if not self.profile(server, stream).sure(now)
+        )
 
     def timer_was_late(self, seconds: float, now: float) -> None:
         """Note by how much one of our own timers was late, s; and when, s."""
         self._lateness.note(seconds, now)
-        hopeless = int(np.searchsorted(table, HOPELESS * stream.session.slo, side="right"))
-        if 1 < hopeless < table.size:
-            profile.doubt(hopeless, now)
-            table = profile.table(self.quantile)
 
     def frontend_was_away(self, seconds: float, now: float) -> None:
         """Note how long a frontend with a grant was busy with anything else than asking the server, s."""

@@ -105,7 +105,7 @@ class Pool:
         self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._streams: list[Stream] = []
         self._assumed: tuple[Sequence[np.ndarray], Delays] = [], Delays()  # by the scheduler
-        self._untried: list[np.ndarray | None] = []  # by stream, s by size; see `Beliefs.assumed`
+        self._unsure: list[frozenset[int]] = []  # by stream, servers by their numbers; see `Beliefs.unsure`
         self._places: dict[tuple[str, Hashable], int] = {}  # session and kind -> its stream
         self._waiting: dict[int, Pending] = {}  # by the number of a scheduler's entry; others are ignored
         self._next = 0
@@ -251,7 +251,7 @@ class Pool:
         self._streams = [stream for queue in self._queues.values() for stream in queue.streams(sized)]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         self._assumed = tables, delays = self._tables(), self._delays()
-        self._note_untried()
+        self._note_unsure()
         specs = [
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
             for stream, table in zip(self._streams, tables, strict=True)
@@ -270,10 +270,10 @@ class Pool:
         """Return what is believed of each stream on the servers that are up.   # M x (K, B+1) s."""
         return self._beliefs.tables(self._servers_up(), self._streams, self._loop.time())
 
-    def _note_untried(self) -> None:
-        """Note of which streams it is only assumed how long they take."""
+    def _note_unsure(self) -> None:
+        """Note of which streams it is only assumed how long they take, and where."""
         up, now = self._servers_up(), self._loop.time()
-        self._untried = [self._beliefs.assumed(up, stream, now) for stream in self._streams]
+        self._unsure = [self._beliefs.unsure(up, stream, now) for stream in self._streams]
 
     def _delays(self) -> Delays:
         """Return the delays of the network, as they are given or measured."""
@@ -289,7 +289,7 @@ class Pool:
         self._wait_to_tune()
         if self.scheduler is None:
             return
-        self._note_untried()
+        self._note_unsure()
         tables, delays = self._tables(), self._delays()
         if noticeable(*self._assumed, tables, delays):
             self._believe(tables, delays)
@@ -325,7 +325,9 @@ class Pool:
         if self.rules.distributes:
             # It may have more than the limit, if that was lowered while it waited: of those no time is known.
             entries, items = 1, min(pending.items, self._streams[place].largest)
-        left = self._time_left(place, items, pending.due - self._origin - now)
+        due = pending.due - self._origin - now
+        left = self._time_left(place, items, due)
+        pending.trial = left > due
         early = max(queue.session.slo - left, 0.0)
         for _ in range(entries):
             self._waiting[self._next] = pending
@@ -337,22 +339,24 @@ class Pool:
         """Return how much time the scheduler is told that a request has, s.
 
         It is more than the client gives where a mere assumption would rule the request out: then it may begin
-        within half of its own time. Not so if an idle server should be quick enough: for it a policy that
-        defers batches would wait as long as it is told.
+        within half of its own time, on the quickest server that is idle, for a policy that defers batches
+        waits as long as it is told. Not so if an idle server is known to be quick enough.
 
         Args:
             place: Of its stream.
             items: Of the smallest batch that it may be in.
             left: What the client gives, s.
         """
-        assumed, delays = self._untried[place], self._assumed[1]
+        unsure, (tables, delays) = self._unsure[place], self._assumed
         way = delays.control + delays.data * items + delays.response
-        if assumed is None or left < way:
+        if not unsure or left < way:
             return left
-        tables = self._assumed[0][place]
-        if any(tables[number, items] <= left - way for number in self._lanes.idle_servers()):
+        times, idle = tables[place][:, items], self._lanes.idle_servers()
+        if any(times[number] <= left - way for number in idle - unsure):
             return left
-        return max(left, left / 2 + way + float(assumed[items]))
+        assumed = [times[number] for number in idle & unsure]
+        longest = min(assumed) if assumed else max(times[number] for number in unsure)
+        return max(left, left / 2 + way + float(longest))
 
     def _stream_of(self, pending: Pending) -> int:
         """Return the place of the stream that a request goes with, and note that it is in use."""

@@ -6,8 +6,7 @@ exceeds, so all of it is multiplied by a factor: a high quantile of duration ove
 known, a prior stands in, which counts as a few executions of the smallest and of the largest batch.
 
 A machine that has changed shows as durations that are, for a while, all above or all below what was expected:
-then what was measured before is forgotten. It may also have changed while there were no batches, because all
-requests were in too much of a hurry for what was measured: then one batch that is faster shows it.
+then what was measured before is forgotten.
 """
 
 from __future__ import annotations
@@ -87,12 +86,13 @@ class LearnedProfile:
 
     def forget(self) -> None:
         """Go back to the prior."""
-        self._last: dict[int, float] = {}  # size -> when such a batch ended last, s
         self._durations: dict[int, deque[float]] = {}
+        self._last: dict[int, float] = {}  # size -> when such a batch ended last, s
         self._recent: deque[tuple[int, float, float]] = deque(maxlen=RECENT)  # size, s, ratio to expected
         self._ratios: deque[float] = deque(maxlen=SPREAD)
         self._middle = self._prior
         self._tables: dict[float, np.ndarray] = {}  # quantile -> what `table` returns until the next fit
+
     def doubt(self, least: int, now: float) -> None:
         """Forget what was measured of batches of at least some items that are not executed any more.
 
@@ -108,7 +108,6 @@ class LearnedProfile:
         self._recent = deque((one for one in self._recent if one[0] not in old), maxlen=RECENT)
         self._middle = self._fitted()
         self._tables.clear()
-
 
     def assume(self, prior: np.ndarray) -> None:
         """Take another prior, and largest batch; what was learned of the sizes that it has stays.
@@ -134,9 +133,6 @@ class LearnedProfile:
         """
         if not 0 < size < self._prior.size:
             return
-        if self.tried and not self.sure(now) and seconds < self._middle[size] / DRIFT:
-            self.forget()
-            self.drifts += 1
         self.executions += 1
         self.seen = self._last[size] = now
         ratio = seconds / self._middle[size]
