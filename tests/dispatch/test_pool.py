@@ -400,6 +400,20 @@ def test_what_was_not_executed_teaches_nothing(network: dict[str, float] | None)
     run(main())
 
 
+@pytest.mark.parametrize("policy", ["kairos", "clkwrk"])
+def test_sizes_of_which_a_wrong_profile_is_assumed(policy: str) -> None:
+    """It keeps no request away, of whatever size, also under a policy that refuses what would be late."""
+
+    async def main() -> None:
+        profile = {"alpha_ms": 1.0, "beta_ms": 500.0}
+        found = bench({"slo_ms": 200.0, "profile": profile}, policy=policy, options={"refuse": True})
+        async with found as dispatcher:
+            for items in (2, 1, 16) * 10:
+                await dispatcher.infer(request(items=items))
+
+    run(main())
+
+
 def test_what_a_policy_has_learned_keeps_no_request_away_for_ever() -> None:
     """Kairos takes eight items for eight times as long as one, until it has seen another size."""
 

@@ -143,8 +143,7 @@ class Beliefs:
             profile.forget()
             table = profile.table(self.quantile)
         if table[1] > HOPELESS * stream.session.slo and not profile.tried:
-            table = table.copy()
-            table[1] = HOPELESS * stream.session.slo
+            table = np.minimum(table, HOPELESS * stream.session.slo)
         return table
 
     def unsure(self, servers: Iterable[WatchedServer], stream: Stream, now: float) -> frozenset[int]:
