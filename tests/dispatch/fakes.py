@@ -112,6 +112,9 @@ class Counts:
     def gone(self, server: str) -> None:
         pass
 
+    def session_gone(self, session: str) -> None:
+        pass
+
     def returned(self, sessions: Sequence[str]) -> None:
         pass
 

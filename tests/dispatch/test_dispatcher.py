@@ -18,7 +18,7 @@ from tuner.dispatch.backends.server import LONGEST_ORPHAN
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.grant import Ask, Ended
 from tuner.dispatch.pool.pool import MOST_TRIES
-from tuner.dispatch.pool.profiles import ENOUGH
+from tuner.dispatch.pool.profiles import DOUBTED_AFTER, ENOUGH
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
 
@@ -175,6 +175,26 @@ def test_deadlines_below_what_is_assumed(policy: str, profile: dict[str, float] 
     run(main())
 
 
+def test_a_deadline_below_what_is_assumed_of_some_servers() -> None:
+    """It goes to one that is known to be quick enough, in time, also if batches wait as long as they can."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0, "profile": None}, options={"deferral": 1.0})
+        found.servers["b:1"].alive = False
+        async with found as dispatcher:
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            found.servers["b:1"].alive = True
+            await asyncio.sleep(1.0)
+            answers = []
+            for _ in range(30):
+                due = asyncio.get_running_loop().time() + 50 * MS
+                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+        assert [type(one) for one in answers] == [Reply] * 30
+
+    run(main())
+
+
 @pytest.mark.parametrize("policy", ["symphony", "eager"])
 def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
     """It is given, and wrong: that is learned, and it keeps no request away."""
@@ -189,7 +209,7 @@ def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
 
 
 def test_what_was_tried_and_takes_too_long_is_refused() -> None:
-    """Some requests are tried in vain; then a request that cannot be answered in time is refused at once."""
+    """Some requests are tried in vain, and later one now and then; all others are refused at once."""
 
     async def main() -> None:
         found = bench({"slo_ms": 1000.0, "profile": None}, servers=1)
@@ -201,7 +221,55 @@ def test_what_was_tried_and_takes_too_long_is_refused() -> None:
                 refused = await outcome(dispatcher.infer(request(deadline=due)))
                 assert isinstance(refused, Refused)
                 await asyncio.sleep(0.5)
-        assert len(server.batches) == 1 + ENOUGH  # the first one alone: its kind has no stream yet
+        # The first one alone, because its kind has no stream yet, and one after `DOUBTED_AFTER`.
+        assert len(server.batches) == 1 + ENOUGH + 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager", "clockwork"])
+@pytest.mark.parametrize(("slow", "deadline"), [(300 * MS, 50 * MS), (13 * MS, 17 * MS)])
+def test_a_server_that_has_become_faster_while_all_hurry(policy: str, slow: float, deadline: float) -> None:
+    """What was tried keeps requests away for some seconds, and not for ever: one of them shows the change."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 1000.0}, servers=1, policy=policy)
+        server = found.servers["a:1"]
+        server.beta = slow
+        async with found as dispatcher:
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            server.beta = 4 * MS
+            answers = []
+            for _ in range(100):
+                due = asyncio.get_running_loop().time() + deadline
+                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                await asyncio.sleep(0.2)
+        late = answers[int((DOUBTED_AFTER + 1.0) / 0.2) :]
+        assert [type(one) for one in late] == [Reply] * len(late)
+
+    run(main())
+
+
+def test_a_spread_that_is_over_while_all_hurry() -> None:
+    """A server that was slow now and then keeps requests away for some seconds, although most were quick."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 1000.0}, servers=1, policy="eager")
+        server = found.servers["a:1"]
+        async with found as dispatcher:
+            for number in range(60):
+                server.beta = 99 * MS if number % 4 == 0 else 9 * MS
+                await dispatcher.infer(request())
+            server.beta = 9 * MS
+            answers = []
+            for _ in range(100):
+                due = asyncio.get_running_loop().time() + 25 * MS
+                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                await asyncio.sleep(0.2)
+        assert isinstance(answers[10], Refused)
+        late = answers[int((DOUBTED_AFTER + 2.0) / 0.2) :]
+        assert [type(one) for one in late] == [Reply] * len(late)
 
     run(main())
 

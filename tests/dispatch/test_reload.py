@@ -204,6 +204,26 @@ def test_backends_may_come_up_later_where_nothing_is_lost() -> None:
     run(main())
 
 
+def test_a_reload_that_meets_the_end() -> None:
+    """It changes nothing, and what it has begun ends, too."""
+
+    async def main() -> None:
+        found = bench(on("m", "a"), servers=3)
+        found.servers["c:1"].alive = False
+        async with found as dispatcher:
+            reload = asyncio.ensure_future(
+                dispatcher.reload(config(on("m", "b"), on("n", "c"), servers=3), 1.0)
+            )
+            await asyncio.sleep(0.1)
+            await dispatcher.close()
+            with pytest.raises(InvalidInput, match="the dispatcher is ending"):
+                await reload
+            assert dispatcher.sessions == ("m",)
+            assert watches() == 0
+
+    run(main())
+
+
 def test_what_waits_goes_on_elsewhere() -> None:
     """Requests that wait for a slow server are sent to the servers of the new configuration."""
 
@@ -264,6 +284,37 @@ def test_backends_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
             page = metrics.page(dispatcher.pools).decode()
             assert set(re.findall('backend="([^"]*)"', page)) == {"b0:1", "b30:1"}
             assert 'servetune_dispatch_backend_losses_total{backend="b0:1"} 1.0' in page
+
+    run(main())
+
+
+def test_sessions_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A while later, although their backends stay: nothing grows where models get new names for ever."""
+
+    monkeypatch.setattr("tuner.dispatch.keeper.FORGET_AFTER", 100.0)
+
+    async def main() -> None:
+        found = bench(on("m0", "a"), servers=1)
+        found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
+        async with found as dispatcher:
+            for number in range(31):
+                await dispatcher.reload(
+                    config(on(f"m{number}", "a"), *([on("m0", "a")] if number == 30 else []))
+                )
+                await asyncio.gather(*[dispatcher.infer(request(session=f"m{number}")) for _ in range(4)])
+                metrics.page(dispatcher.pools)
+            beliefs = dispatcher._keeper._beliefs
+            assert len({place[1] for place in beliefs._profiles}) == 31
+            assert 'session="m7"' in metrics.page(dispatcher.pools).decode()
+            await asyncio.sleep(101.0)
+            assert {place[1] for place in beliefs._profiles} == {"m0", "m30"}
+            page = metrics.page(dispatcher.pools).decode()
+            assert set(re.findall('session="([^"]*)"', page)) == {"m0", "m30"}
+            assert 'servetune_dispatch_requests_total{session="m0"} 4.0' in page
+            assert set(metrics.totals._sessions) == {"m0", "m30"}
+            scaling = metrics._scaling
+            assert {*scaling._now, *scaling._begun, *scaling._had} == {"m0", "m30"}
+            assert metrics.totals.requests == 31 * 4
 
     run(main())
 

@@ -221,13 +221,16 @@ class Dispatcher:
             wait: Longest time for the servers of new pools to come up, s.
 
         Raises:
-            InvalidInput: No backend came up for a session that has one now; nothing changes.
+            InvalidInput: No backend came up for a session that has one now, or the dispatcher is ending;
+                nothing changes.
             StorageError: A certificate or token of a backend cannot be read; nothing changes.
         """
         plan = _Plan()
         try:
             self._prepare(plan, config)
             await self._keeper.come_up(plan.begun, wait)
+            if self._ending:
+                raise InvalidInput("the configuration", "cannot change, the dispatcher is ending")
             self._check_up(plan.begun)
         except (InvalidInput, StorageError):
             for pool in plan.begun:

@@ -24,7 +24,7 @@ POLL = 0.02
 """s between two looks at what a start, a reload or an end waits for."""
 
 FORGET_AFTER = 3600.0
-"""s after which a server that no pool has any more is forgotten; until then it may come back."""
+"""s after which a server or a session that no pool has any more is forgotten; until then it may come back."""
 
 Connect = Callable[[Sequence[str]], Connection]
 """Opens the connection to a server, from the targets of its models."""
@@ -73,6 +73,7 @@ class PoolKeeper:
         self._journal = journal
         self._watching: dict[Pool, list[asyncio.Task[None]]] = {}
         self._gone: dict[str, asyncio.TimerHandle] = {}  # by address: forgets a server that no pool has
+        self._gone_sessions: dict[str, asyncio.TimerHandle] = {}  # by name: likewise
 
     def begin(self, sessions: Sequence[SessionConfig], config: DispatchConfig) -> Pool:
         """Make a pool, and begin to probe its servers.
@@ -99,6 +100,9 @@ class PoolKeeper:
         for server in pool.servers:
             if (timer := self._gone.pop(server.address, None)) is not None:
                 timer.cancel()
+        for session in sessions:
+            if (timer := self._gone_sessions.pop(session.name, None)) is not None:
+                timer.cancel()
         return pool
 
     async def come_up(self, pools: Sequence[Pool], wait: float) -> None:
@@ -122,14 +126,29 @@ class PoolKeeper:
         for task in watching:
             task.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
+        if self.members.pop(pool, None) is None:  # a reload and the end of the dispatcher may both end it
+            return
         pool.close()
-        del self.members[pool]
+        self._forget_sessions(pool)
         loop = asyncio.get_running_loop()
         present = {server.address for other in self.members for server in other.servers}
         for server in pool.servers:
             if server.address not in present:
                 self._gone[server.address] = loop.call_later(FORGET_AFTER, self._forget, server.address)
             await server.connection.close()
+
+    def _forget_sessions(self, pool: Pool) -> None:
+        """Forget those sessions of a pool that has ended that no other has, unless they come back."""
+        present = {session.name for other in self.members for session in other.sessions}
+        for name in {session.name for session in pool.sessions} - present:
+            timer = asyncio.get_running_loop().call_later(FORGET_AFTER, self._forget_session, name)
+            self._gone_sessions[name] = timer
+
+    def _forget_session(self, name: str) -> None:
+        """Forget a session."""
+        del self._gone_sessions[name]
+        self._beliefs.forget_session(name)
+        self._observer.session_gone(name)
 
     def _forget(self, address: str) -> None:
         """Forget a server."""

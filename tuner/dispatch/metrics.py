@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram, generate_latest
@@ -38,7 +38,7 @@ class Metrics:
         self.totals = Totals()
         self._clock = clock
         self._scaling = ScalingWatch()
-        self._series: dict[tuple[object, ...], Any] = {}
+        self._series: dict[tuple[Any, ...], Any] = {}
         self.registry = make_registry("servetune_dispatch")
         self._arrivals = self._counter("requests", "Requests that arrived.", "session")
         self._answers = self._counter("answers", "Requests that ended, by how.", "session", "status")
@@ -126,9 +126,19 @@ class Metrics:
     def gone(self, server: str) -> None:
         """A server, which no session has any more, is forgotten."""
         for metric in (self._size, self._execution, self._lost):
-            for key in [key for key in self._series if key[0] is metric and key[-1] == server]:
-                metric.remove(*key[1:])
-                del self._series[key]
+            self._remove(key for key in self._series if key[0] is metric and key[-1] == server)
+
+    def session_gone(self, session: str) -> None:
+        """A session, which the configuration no longer has, is forgotten."""
+        self._remove(key for key in self._series if key[0] is not self._lost and key[1] == session)
+        self.totals.forget(session)
+        self._scaling.remove(session)
+
+    def _remove(self, series: Iterable[tuple[Any, ...]]) -> None:
+        """Remove series by their metrics and labels."""
+        for metric, *labels in list(series):
+            metric.remove(*labels)
+            del self._series[metric, *labels]
 
     def returned(self, sessions: Sequence[str]) -> None:
         """Sessions have a server again: what was refused until now says nothing about the load."""

@@ -60,6 +60,10 @@ class Totals:
         """Return the totals of a session."""
         return self._sessions[session]
 
+    def forget(self, session: str) -> None:
+        """Forget the totals of a session; the sums over all keep what it did."""
+        self._sessions.pop(session, None)
+
     def taken(self, session: str, items: int) -> None:
         """A request waits for a batch."""
         self.of(session).sizes[min(items, LARGEST)] += 1

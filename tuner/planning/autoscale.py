@@ -219,6 +219,11 @@ class ScalingWatch:
             for sums in (self._now, *(sums for _, sums in self._past)):
                 sums.pop(session, None)
 
+    def remove(self, session: str) -> None:
+        """Keep nothing of a session that is gone."""
+        for kept in (self._now, self._begun, self._had, *(sums for _, sums in self._past)):
+            kept.pop(session, None)  # type: ignore[attr-defined]
+
     def _add(self, session: str, now: float, more: ScalingWindow) -> None:
         self._remember(now)
         before = self._now.get(session)

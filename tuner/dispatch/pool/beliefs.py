@@ -12,7 +12,7 @@ from collections.abc import Container, Hashable, Iterable, Sequence
 import numpy as np
 
 from tuner.dispatch.backends.server import WatchedServer
-from tuner.dispatch.pool.profiles import LearnedProfile, prior_table
+from tuner.dispatch.pool.profiles import DRIFT, LearnedProfile, prior_table
 from tuner.dispatch.pool.stream import Stream
 from tuner.scheduling.cluster import Delays
 
@@ -25,9 +25,13 @@ NOTICEABLE_DELAY = 0.2
 HOPELESS, FORGET_AFTER = 0.5, 1.0
 """A profile by which even a batch of 1 takes more than this part of the SLO may keep all batches away. If no
 batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong. One that is only
-assumed counts as this part of the SLO at once."""
-LATENESS = 200
-"""How many timers, and how many grants, the delays are learned from: the latest."""
+assumed counts as this part of the SLO at once. What was measured of larger batches that take so long is
+doubted after a while, too: one that was slow by accident would keep all others from being tried."""
+LATENESS, LATENESS_LASTS = 200, 5.0
+"""How many timers, and how many grants, the delays are learned from: the latest, of the last seconds. Delays
+that keep all requests away are measured no more, so they must not outlast what made them."""
+TIMER_LATE = 1e-3
+"""s by which a timer is late where little is known of it."""
 PATIENCE, LEAST_PATIENCE = 5.0, 0.1
 """How many times as long as expected a batch may take before its server counts as lost, and at least how
 long, s."""
@@ -49,8 +53,8 @@ class Beliefs:
     def __init__(self, quantile: float = 0.95) -> None:
         self.quantile = quantile
         self._profiles: dict[tuple[str, str, Hashable], tuple[LearnedProfile, _Basis]] = {}
-        self._lateness: deque[float] = deque(maxlen=LATENESS)
-        self._frontends: deque[float] = deque(maxlen=LATENESS)
+        self._lateness = _Recent(TIMER_LATE)
+        self._frontends = _Recent(0.0)
 
     def profile(self, server: WatchedServer, stream: Stream) -> LearnedProfile:
         """Return the profile of a stream on a server, with the prior that the stream has now."""
@@ -71,6 +75,11 @@ class Beliefs:
         for place in [place for place in self._profiles if place[0] == address]:
             del self._profiles[place]
 
+    def forget_session(self, session: str) -> None:
+        """Forget a session."""
+        for place in [place for place in self._profiles if place[1] == session]:
+            del self._profiles[place]
+
     def kinds(self, session: str) -> list[Hashable]:
         """Return the kinds of a session's requests that there are profiles of, the oldest first."""
         found = [kind for _, name, kind in self._profiles if name == session and kind is not None]
@@ -81,6 +90,26 @@ class Beliefs:
         for place in list(self._profiles):
             if place[1] == session and place[2] is not None and place[2] not in kinds:
                 del self._profiles[place]
+
+    def learn(
+        self, server: WatchedServer, stream: Stream, items: int, seconds: float, now: float, *, trial: bool
+    ) -> None:
+        """Learn from a batch.
+
+        Args:
+            server: What has executed it.
+            stream: Whose requests are in it.
+            items: Its size.
+            seconds: How long the server worked on it.
+            now: When it ended, s.
+            trial: Whether a request of it was answered in time that should have been too late for that. If
+                the batch was quicker than believed, what was learned is wrong.
+        """
+        profile = self.profile(server, stream)
+        wrong = trial and seconds * DRIFT < self.duration(server, stream, items)
+        if wrong and profile.tried and not profile.sure(now):
+            profile.forget()
+        profile.observe(items, seconds, now)
 
     def duration(self, server: WatchedServer, stream: Stream, items: int) -> float:
         """Return how long a server should work on a batch, s.
@@ -106,49 +135,70 @@ class Beliefs:
         """Return what the scheduler is told of a stream on a server; see ``HOPELESS``.   # (B+1,) s."""
         profile = self.profile(server, stream)
         table = profile.table(self.quantile)
+        hopeless = int(np.searchsorted(table, HOPELESS * stream.session.slo, side="right"))
+        if 1 < hopeless < table.size:
+            profile.doubt(hopeless, now)
+            table = profile.table(self.quantile)
         if table[1] > HOPELESS * stream.session.slo and now - profile.seen > FORGET_AFTER:
             profile.forget()
             table = profile.table(self.quantile)
         if table[1] > HOPELESS * stream.session.slo and not profile.tried:
-            table = table.copy()
-            table[1] = HOPELESS * stream.session.slo
+            table = np.minimum(table, HOPELESS * stream.session.slo)
         return table
 
-    def assumed(self, servers: Iterable[WatchedServer], stream: Stream, now: float) -> np.ndarray | None:
-        """Return the longest times that the scheduler is told of servers where they are not learned yet.
+    def unsure(self, servers: Iterable[WatchedServer], stream: Stream, now: float) -> frozenset[int]:
+        """Return the places of those servers of which it is not known for sure how long batches take."""
+        return frozenset(
+            place for place, server in enumerate(servers) if not self.profile(server, stream).sure(now)
+        )
 
-        Returns:
-            By batch size, (B+1,) s; None if they are learned everywhere.
-        """
-        untried = [server for server in servers if not self.profile(server, stream).tried]
-        return np.max([self._table(one, stream, now) for one in untried], axis=0) if untried else None
+    def timer_was_late(self, seconds: float, now: float) -> None:
+        """Note by how much one of our own timers was late, s; and when, s."""
+        self._lateness.note(seconds, now)
 
-    def timer_was_late(self, seconds: float) -> None:
-        """Note by how much one of our own timers was late, s."""
-        self._lateness.append(max(seconds, 0.0))
-
-    def frontend_was_away(self, seconds: float) -> None:
+    def frontend_was_away(self, seconds: float, now: float) -> None:
         """Note how long a frontend with a grant was busy with anything else than asking the server, s."""
-        self._frontends.append(max(seconds, 0.0))
+        self._frontends.note(seconds, now)
 
-    def delays(self, servers: Iterable[WatchedServer]) -> Delays:
+    def delays(self, servers: Iterable[WatchedServer], now: float) -> Delays:
         """Return the delays of the network and of our own timers, s."""
-        trip = max((server.round_trip for server in servers), default=0.0)
-        trip += float(np.quantile(self._frontends, 0.95)) if self._frontends else 0.0
-        late = float(np.quantile(self._lateness, 0.95)) if self._lateness else 1e-3
-        return Delays(control=trip / 2 + late, response=trip / 2 + FRONT)
+        trip = max((server.round_trip for server in servers), default=0.0) + self._frontends.most(now)
+        return Delays(control=trip / 2 + self._lateness.most(now), response=trip / 2 + FRONT)
 
-    def quickest(self, servers: Iterable[WatchedServer], stream: Stream, items: int) -> float:
+    def quickest(self, servers: Iterable[WatchedServer], stream: Stream, items: int, now: float) -> float:
         """Return the shortest time from sending a batch to its answer, s; infinite without a server.
 
-        On a server where it is not yet learned how long batches take, that may be no time at all.
+        On a server where it is not known for sure how long batches take, that may be no time at all.
         """
         times = [
             server.round_trip
-            + (self.duration(server, stream, items) if self.profile(server, stream).tried else 0.0)
+            + (self.duration(server, stream, items) if self.profile(server, stream).sure(now) else 0.0)
             for server in servers
         ]
         return min(times, default=math.inf)
+
+
+class _Recent:
+    """How long something took lately; one time alone, such as a pause of our whole process, does not count.
+
+    Args:
+        usual: What is assumed of it, s.
+    """
+
+    def __init__(self, usual: float) -> None:
+        self._usual = usual
+        self._kept: deque[tuple[float, float]] = deque(maxlen=LATENESS)  # when it ended, how long it took, s
+
+    def note(self, seconds: float, now: float) -> None:
+        """Note how long it took, and that this was now, s."""
+        self._kept.append((now, max(seconds, 0.0)))
+
+    def most(self, now: float) -> float:
+        """Return what 95 % of the last times did not exceed, s."""
+        while self._kept and self._kept[0][0] < now - LATENESS_LASTS:
+            self._kept.popleft()
+        known = [self._usual, *(seconds for _, seconds in self._kept)]
+        return float(np.quantile(known, 0.95, method="lower"))
 
 
 def _prior(stream: Stream) -> np.ndarray:

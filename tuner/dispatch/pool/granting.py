@@ -52,4 +52,4 @@ class GrantSender(Sender):
             passed = loop.time() - began  # until the last frontend said so
             asked = min(max(seconds), passed)
             self._learn(batch, requests, max(asked - server.round_trip, 1e-6))
-            self._beliefs.frontend_was_away(passed - asked)
+            self._beliefs.frontend_was_away(passed - asked, loop.time())

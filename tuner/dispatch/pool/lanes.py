@@ -84,6 +84,10 @@ class Lanes:
         """The number of each present lane's server: to the scheduler servers are kinds of accelerators."""
         return [lane.server_number for lane in self._present]
 
+    def idle_servers(self) -> set[int]:
+        """Return the numbers of the servers that have a present lane with nothing on its way."""
+        return {lane.server_number for lane in self._present if not lane.accelerator.batches}
+
     @property
     def busy(self) -> bool:
         """Whether a batch is on its way."""

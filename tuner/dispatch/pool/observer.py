@@ -31,5 +31,8 @@ class Observer(Protocol):
     def gone(self, server: str) -> None:
         """A server, which no session has any more, is forgotten."""
 
+    def session_gone(self, session: str) -> None:
+        """A session, which the configuration no longer has, is forgotten."""
+
     def returned(self, sessions: Sequence[str]) -> None:
         """Sessions have a server again, after they had none."""

@@ -39,6 +39,8 @@ class Pending:
     """Whether it waits in the scheduler's queue; not while its batch executes, nor after it was dropped."""
     dropped: str = ""
     """Why the scheduler has dropped it, while it is to be offered again."""
+    trial: bool = False
+    """Whether it waits although, by what is believed, it cannot be answered in time."""
     tries: int = 0
     """How many batches it was part of."""
 

@@ -36,6 +36,7 @@ from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.offers import Offers
 from tuner.dispatch.pool.pending import Pending, still_waiting, traces_of
+from tuner.dispatch.pool.profiles import DOUBTED_AFTER
 from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import PoolSession, Rules
@@ -104,7 +105,7 @@ class Pool:
         self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._streams: list[Stream] = []
         self._assumed: tuple[Sequence[np.ndarray], Delays] = [], Delays()  # by the scheduler
-        self._untried: list[np.ndarray | None] = []  # by stream, s by size; see `Beliefs.assumed`
+        self._unsure: list[frozenset[int]] = []  # by stream, servers by their numbers; see `Beliefs.unsure`
         self._places: dict[tuple[str, Hashable], int] = {}  # session and kind -> its stream
         self._waiting: dict[int, Pending] = {}  # by the number of a scheduler's entry; others are ignored
         self._next = 0
@@ -114,6 +115,8 @@ class Pool:
         self._timer_was_ahead = False
         """Whether the timer was set before its time: only then it tells how late timers are."""
         self._tuning: asyncio.TimerHandle | None = None
+        self._tried_at = 0.0
+        """When the scheduler began, or the last batch that was executed ended, s."""
         self._closed = False
 
     @property
@@ -248,12 +251,13 @@ class Pool:
         self._streams = [stream for queue in self._queues.values() for stream in queue.streams(sized)]
         self._places = {(one.session.name, one.kind): place for place, one in enumerate(self._streams)}
         self._assumed = tables, delays = self._tables(), self._delays()
-        self._note_untried()
+        self._note_unsure()
         specs = [
             SessionSpec(name=stream.session.name, slo=stream.session.slo, latency=table)
             for stream, table in zip(self._streams, tables, strict=True)
         ]
         self._origin, self._latest_time = self._loop.time(), 0.0
+        self._tried_at = self._origin
         busy = {place: ends - self._origin for place, ends in self._lanes.busy_until.items()}
         spec = ClusterSpec(sessions=specs, kinds=self._lanes.server_numbers, delays=delays, busy=busy)
         policy = build_policy(self.rules.policy, spec, self.rules.chosen)
@@ -266,14 +270,14 @@ class Pool:
         """Return what is believed of each stream on the servers that are up.   # M x (K, B+1) s."""
         return self._beliefs.tables(self._servers_up(), self._streams, self._loop.time())
 
-    def _note_untried(self) -> None:
-        """Note of which streams it is only assumed how long they take."""
+    def _note_unsure(self) -> None:
+        """Note of which streams it is only assumed how long they take, and where."""
         up, now = self._servers_up(), self._loop.time()
-        self._untried = [self._beliefs.assumed(up, stream, now) for stream in self._streams]
+        self._unsure = [self._beliefs.unsure(up, stream, now) for stream in self._streams]
 
     def _delays(self) -> Delays:
         """Return the delays of the network, as they are given or measured."""
-        return self.rules.delays or self._beliefs.delays(self._servers_up())
+        return self.rules.delays or self._beliefs.delays(self._servers_up(), self._loop.time())
 
     def _wait_to_tune(self) -> None:
         if self._tuning is not None:
@@ -285,7 +289,7 @@ class Pool:
         self._wait_to_tune()
         if self.scheduler is None:
             return
-        self._note_untried()
+        self._note_unsure()
         tables, delays = self._tables(), self._delays()
         if noticeable(*self._assumed, tables, delays):
             self._believe(tables, delays)
@@ -321,7 +325,9 @@ class Pool:
         if self.rules.distributes:
             # It may have more than the limit, if that was lowered while it waited: of those no time is known.
             entries, items = 1, min(pending.items, self._streams[place].largest)
-        left = self._time_left(place, items, pending.due - self._origin - now)
+        due = pending.due - self._origin - now
+        left = self._time_left(place, items, due)
+        pending.trial = left > due
         early = max(queue.session.slo - left, 0.0)
         for _ in range(entries):
             self._waiting[self._next] = pending
@@ -333,18 +339,24 @@ class Pool:
         """Return how much time the scheduler is told that a request has, s.
 
         It is more than the client gives where a mere assumption would rule the request out: then it may begin
-        within half of its own time.
+        within half of its own time, on the quickest server that is idle, for a policy that defers batches
+        waits as long as it is told. Not so if an idle server is known to be quick enough.
 
         Args:
             place: Of its stream.
             items: Of the smallest batch that it may be in.
             left: What the client gives, s.
         """
-        assumed, delays = self._untried[place], self._assumed[1]
+        unsure, (tables, delays) = self._unsure[place], self._assumed
         way = delays.control + delays.data * items + delays.response
-        if assumed is None or left < way:
+        if not unsure or left < way:
             return left
-        return max(left, left / 2 + way + float(assumed[items]))
+        times, idle = tables[place][:, items], self._lanes.idle_servers()
+        if any(times[number] <= left - way for number in idle - unsure):
+            return left
+        assumed = [times[number] for number in idle & unsure]
+        longest = min(assumed) if assumed else max(times[number] for number in unsure)
+        return max(left, left / 2 + way + float(longest))
 
     def _stream_of(self, pending: Pending) -> int:
         """Return the place of the stream that a request goes with, and note that it is in use."""
@@ -372,7 +384,15 @@ class Pool:
                 continue
             for one in requests:
                 self._handle_drop(one)
+            if requests and not self.busy and self._loop.time() > self._tried_at + DOUBTED_AFTER:
+                self._tried_at = self._loop.time()
+                self._loop.call_later(0, self._forget_what_policy_learned)
         self._set_timer()
+
+    def _forget_what_policy_learned(self) -> None:
+        """Begin again: what a policy has learned by itself may keep all requests away, and be wrong."""
+        if self.up:
+            self.restart()
 
     def _handle_drop(self, pending: Pending) -> None:
         """Refuse a request that the scheduler has dropped, or offer it again later if its client waits."""
@@ -417,7 +437,7 @@ class Pool:
             self._set_timer()
             return
         if self._timer_was_ahead:
-            self._beliefs.timer_was_late(now - wanted)
+            self._beliefs.timer_was_late(now - wanted, self._loop.time())
         self._latest_time = max(now, wanted)
         self._carry_out(self.scheduler.wake(self._latest_time))
 
@@ -435,6 +455,8 @@ class Pool:
 
     def _lane_free(self, place: int, executed: bool) -> None:
         """Tell the scheduler that a lane has ended a batch, or all it had when the scheduler began."""
+        if executed:
+            self._tried_at = self._loop.time()
         if self.scheduler is not None:
             self._carry_out(self.scheduler.finish(place, self._now(), void=not executed))
 
@@ -464,4 +486,5 @@ class Pool:
     def _quickest(self, pending: Pending) -> float:
         """Return the shortest time from now in which a request could be answered, s."""
         place = self._places.get((pending.session, pending.kind), self._places[pending.session, None])
-        return self._beliefs.quickest(self._servers_up(), self._streams[place], pending.items)
+        up, now = self._servers_up(), self._loop.time()
+        return self._beliefs.quickest(up, self._streams[place], pending.items, now)

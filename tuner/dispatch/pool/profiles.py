@@ -29,6 +29,8 @@ RECENT = 24
 """Latest durations, of any size, that tell whether the machine has changed."""
 DRIFT = 1.35
 """The machine has changed if the median ratio of recent to expected durations is this or its inverse."""
+DOUBTED_AFTER = 10.0
+"""s without a batch after which what was learned keeps no request away: nothing else would show it wrong."""
 MOST_SPREAD = 3.0
 """Largest factor from a median to a quantile: larger ones are due to the machine, not to the model."""
 SPREAD = 200
@@ -74,6 +76,10 @@ class LearnedProfile:
         """Whether enough batches were executed for it to be no mere assumption."""
         return self._known() >= ENOUGH
 
+    def sure(self, now: float) -> bool:
+        """Return whether it may keep requests away: it was tried, also of late."""
+        return self.tried and now - self.seen <= DOUBTED_AFTER
+
     def _known(self) -> int:
         """Return how many durations are kept."""
         return sum(map(len, self._durations.values()))
@@ -81,10 +87,27 @@ class LearnedProfile:
     def forget(self) -> None:
         """Go back to the prior."""
         self._durations: dict[int, deque[float]] = {}
+        self._last: dict[int, float] = {}  # size -> when such a batch ended last, s
         self._recent: deque[tuple[int, float, float]] = deque(maxlen=RECENT)  # size, s, ratio to expected
         self._ratios: deque[float] = deque(maxlen=SPREAD)
         self._middle = self._prior
         self._tables: dict[float, np.ndarray] = {}  # quantile -> what `table` returns until the next fit
+
+    def doubt(self, least: int, now: float) -> None:
+        """Forget what was measured of batches of at least some items that are not executed any more.
+
+        They may be taken for so slow that none is sent: nothing else would show that they are not.
+        """
+        old = {size for size in self._durations if size >= least and now - self._last[size] > DOUBTED_AFTER}
+        if not old:
+            return
+        if len(old) == len(self._durations):
+            self.forget()
+            return
+        self._durations = {size: found for size, found in self._durations.items() if size not in old}
+        self._recent = deque((one for one in self._recent if one[0] not in old), maxlen=RECENT)
+        self._middle = self._fitted()
+        self._tables.clear()
 
     def assume(self, prior: np.ndarray) -> None:
         """Take another prior, and largest batch; what was learned of the sizes that it has stays.
@@ -111,7 +134,7 @@ class LearnedProfile:
         if not 0 < size < self._prior.size:
             return
         self.executions += 1
-        self.seen = now
+        self.seen = self._last[size] = now
         ratio = seconds / self._middle[size]
         self._recent.append((size, seconds, ratio))
         known = self._durations.get(size)
