@@ -278,7 +278,15 @@ class ControlLoop:
             best_good=good,
             standing=f"{slo.statistic} {m.text(slo.statistic)} {sign} {format_duration(slo.latency)}",
             ask=partial(
-                propose, self.agent, self.space, memory, state, now=now, kept=kept, explore=self._explore
+                propose,
+                self.agent,
+                self.space,
+                memory,
+                state,
+                running=m.configuration,
+                now=now,
+                kept=kept,
+                explore=self._explore,
             ),
         )
         if not (failing or broken):
