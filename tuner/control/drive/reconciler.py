@@ -51,7 +51,8 @@ class Reconciler:
         running: What was applied last.
         unconfirmed: The change whose end was not seen, if there is one.
         lost: What a restart has undone and nothing has replaced yet.
-        may_have_restarted: Whether the server was away, or began anew, since the last comparison.
+        may_have_restarted: Whether the server was away, or began anew, since the last comparison; or one of
+            its replicas came or went.
         confirmed: Changes that came about after all.
     """
 
