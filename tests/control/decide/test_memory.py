@@ -32,6 +32,33 @@ def test_budget_is_a_share_of_the_last_windows() -> None:
     assert not memory.budget_spent
 
 
+def test_what_no_window_has_shown_is_banned_ever_longer() -> None:
+    """The server dies of it: the agent learns nothing from that, and would choose it again for ever."""
+    memory = memory_with(retry_after=2)
+    waits = []
+    for _ in range(9):
+        memory.ban(0, 7)
+        begun = memory.windows
+        while memory.banned(0):
+            memory.record(0, 1, 0.5, probability=1.0)
+        waits.append(memory.windows - begun)
+
+    assert waits == [2, 4, 8, 16, 32, 64, 128, 128, 128]
+
+
+def test_what_a_window_has_shown_is_banned_equally_long() -> None:
+    """The agent knows what it costs, and the server may have changed."""
+    memory = memory_with(retry_after=2)
+    memory.record(0, 7, 1.5, probability=0.0)
+    for _ in range(3):
+        memory.ban(0, 7)
+        for _ in range(2):
+            assert memory.banned(0) == [7]
+            memory.record(0, 1, 0.5, probability=1.0)
+
+    assert memory.banned(0) == []
+
+
 def test_a_broken_window_is_not_charged_where_nothing_keeps_the_slo() -> None:
     """There was nothing to lose."""
     memory = memory_with(budget=0.02)

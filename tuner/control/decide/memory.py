@@ -25,6 +25,8 @@ HORIZON = 100
 """Windows that the error budget looks back."""
 LITTLE = 2
 """Windows up to which little is known of a configuration."""
+MOST_DOUBLINGS = 6
+"""Of a ban."""
 PAUSE, LONGEST_PAUSE = 5, 320
 """Windows for which the circuit breaker is open at first, and at most."""
 
@@ -61,6 +63,8 @@ class LevelRecord:
     """By the number of the configuration."""
     bans: dict[int, int] = field(default_factory=dict)
     """Configurations that were rolled back, and the window until which they are not tried again."""
+    unseen: dict[int, int] = field(default_factory=dict)
+    """How often each of these was banned before any usable window had shown it."""
     search: Search = field(default_factory=Search)
 
     @property
@@ -240,8 +244,17 @@ class Memory:
         self.pause = max(self.pause - 1, 0)
 
     def ban(self, level: int | None, configuration: int) -> None:
-        """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows."""
+        """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows.
+
+        Of one that no usable window has shown, because the server died of it or no request was answered, the
+        agent can learn nothing, and would choose it again and again: each further ban lasts twice as long.
+        """
         self.probation = None
-        if level is not None:
-            record = self.levels.setdefault(level, LevelRecord())
-            record.bans[configuration] = self.windows + self.limits.retry_after
+        if level is None:
+            return
+        record, doublings = self.levels.setdefault(level, LevelRecord()), 0
+        if configuration not in record.configurations:
+            doublings = record.unseen.get(configuration, 0)
+            record.unseen[configuration] = doublings + 1
+        windows = self.limits.retry_after * 2 ** min(doublings, MOST_DOUBLINGS)
+        record.bans[configuration] = self.windows + windows
