@@ -199,6 +199,8 @@ class Reconciler:
             self._oversight.orders.moved(orders.pinned, found)
             self._loop.observe(on.Ordered(replace(orders, pinned=found)))
             going_on = "it is pinned to that now"
+        if self.may_have_restarted:  # whoever set it, the server may have died of a change on probation
+            self._loop.observe(on.Restarted(self.running))
         self.running, self.lost = found, None
         self._loop.observe(on.Overtaken())
         self._notify(f"somebody else set {self._loop.space.format(found)}; {going_on}")
