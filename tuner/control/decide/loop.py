@@ -292,6 +292,7 @@ class ControlLoop:
         if not (failing or broken):
             memory.failed_requests = FailedRequests(m.failures, m.asked)
             memory.probation = None if change is not None else memory.probation
+            memory.stays(state.level, index)
 
     def _locate(self, m: Measurement) -> None:
         """Find the load that a usable window belongs to, and its level."""

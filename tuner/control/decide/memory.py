@@ -63,8 +63,8 @@ class LevelRecord:
     """By the number of the configuration."""
     bans: dict[int, int] = field(default_factory=dict)
     """Configurations that were rolled back, and the window until which they are not tried again."""
-    unseen: dict[int, int] = field(default_factory=dict)
-    """How often each of these was banned before any usable window had shown it."""
+    banned_in_a_row: dict[int, int] = field(default_factory=dict)
+    """How often each of these was banned since a window last let it stay."""
     search: Search = field(default_factory=Search)
 
     @property
@@ -246,15 +246,18 @@ class Memory:
     def ban(self, level: int | None, configuration: int) -> None:
         """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows.
 
-        Of one that no usable window has shown, because the server died of it or no request was answered, the
-        agent can learn nothing, and would choose it again and again: each further ban lasts twice as long.
+        An agent may choose it again and again: it learns nothing from a server that died of it, and may find
+        cheap what fails requests. So each further ban lasts twice as long, until a window lets it stay.
         """
         self.probation = None
         if level is None:
             return
-        record, doublings = self.levels.setdefault(level, LevelRecord()), 0
-        if configuration not in record.configurations:
-            doublings = record.unseen.get(configuration, 0)
-            record.unseen[configuration] = doublings + 1
-        windows = self.limits.retry_after * 2 ** min(doublings, MOST_DOUBLINGS)
+        record = self.levels.setdefault(level, LevelRecord())
+        before = record.banned_in_a_row.get(configuration, 0)
+        record.banned_in_a_row[configuration] = before + 1
+        windows = self.limits.retry_after * 2 ** min(before, MOST_DOUBLINGS)
         record.bans[configuration] = self.windows + windows
+
+    def stays(self, level: int, configuration: int) -> None:
+        """A usable window let a configuration stay: if it is banned again, that is the first time."""
+        self.at(level).banned_in_a_row.pop(configuration, None)
