@@ -133,7 +133,7 @@ class Reconciler:
     def was_restarted(self, running: Configuration) -> bool:
         """Return whether a server runs what it ran at first because it may have been restarted meanwhile."""
         space = self._loop.space
-        return self.may_have_restarted and space.same(running, space.with_clients(self.original, running))
+        return self.may_have_restarted and space.equal(running, space.with_clients(self.original, running))
 
     def _restore_again(self, running: Configuration) -> Apply | None:
         """Return the restoration of what a restarted server has lost, if that has failed so far.
