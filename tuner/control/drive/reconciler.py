@@ -84,6 +84,7 @@ class Reconciler:
         *,
         back: bool = False,
         record: WindowRecord | None = None,
+        came: Callable[[], None] | None = None,
     ) -> None:
         """Note a change whose end was not seen: the next turns find out whether it came about.
 
@@ -92,8 +93,9 @@ class Reconciler:
             wanted: What it may come to run.
             back: Whether it is a rollback.
             record: The turn whose end has to be written down, if there is one.
+            came: Writes down that a change of an earlier life came about, if that has to be done.
         """
-        self.unconfirmed = Unconfirmed(previous, wanted, back, self._now() + LATE, record)
+        self.unconfirmed = Unconfirmed(previous, wanted, back, self._now() + LATE, record, came=came)
 
     def compare(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
@@ -185,7 +187,9 @@ class Reconciler:
             self.lost = None
             self._notify(f"the change to {self._loop.space.format(running)} came about after all")
             cost = None  # without a record it is counted already, with the others of an earlier process
-            if change.record is not None:
+            if change.came is not None:
+                change.came()
+            if change.record is not None or change.came is not None:
                 cost = self._loop.space.apply_cost(change.previous, running)
             self.confirmed += cost is not None
             self._loop.observe(on.InForce(previous, change.back, self._now(), cost))
