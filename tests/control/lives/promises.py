@@ -59,6 +59,8 @@ class Promises(Restraint):
         self.world.quiet += 1
         if any(not one.up or one.late for one in self.world.replicas):
             self.world.quiet = -1
+        if orders_of(self.life.store, NAME).standing:
+            self._died_of.clear()  # the operator may have restarted it
         self._check_probation(report)
         self._check_running(report)
         self._check_pin(report)

@@ -142,8 +142,7 @@ class Restraint:
 
     def _check_tries(self, row: sqlite3.Row, wanted: Configuration) -> None:
         """What failed is not tried again at once, and after several failures nothing is for a while."""
-        wanted = SPACE.nearest(wanted)
-        one = Try(self.turns, self._lives, self.world.rate, wanted)
+        one = Try(self.turns, self._lives, self.world.rate, self.world.space.nearest(wanted))
         if row["rule"] == "change":
             for died in self._died_of:
                 again = died[1:] == one[1:] and one.turn - died.turn < self.limits.retry_after
@@ -172,6 +171,5 @@ class Restraint:
         """A server has died of its configuration."""
         self.world.quiet = -1
         if replica.setter == "ours":
-            self._died_of.append(
-                Try(self.turns, self._lives, self.world.rate, SPACE.nearest(replica.running))
-            )
+            ran = self.world.space.nearest(replica.running)
+            self._died_of.append(Try(self.turns, self._lives, self.world.rate, ran))
