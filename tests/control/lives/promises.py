@@ -190,13 +190,14 @@ class Promises(Restraint):
         assert row is not None
         if any(not SPACE.same(before[0], one) for one in before) or not world.keeps_slo(before[0]):
             return
-        if not SPACE.same(world.home, self.life.store.configuration(row["original"])):
+        if not world.space.equal(world.home, self.life.store.configuration(row["original"])):
             return  # nobody can tell a restart from a deployment
         for one in world.replicas:
             one.restart(12.0, loses=True)
         self.life.daemon(4)
         for one in world.replicas:
-            back = SPACE.same(one.running, before[0]) or world.keeps_slo(one.running)
+            as_good = good is not None and SPACE.same(one.running, good)
+            back = SPACE.same(one.running, before[0]) or as_good or world.keeps_slo(one.running)
             lost = f"{world.text(before[0])}, runs {world.text(one.running)}, last good {good}"
             self.hold(back, f"it does not get back what it lost: {lost}")
 

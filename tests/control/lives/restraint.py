@@ -170,6 +170,7 @@ class Restraint:
     def died(self, replica: Replica) -> None:
         """A server has died of its configuration."""
         self.world.quiet = -1
-        if replica.setter == "ours":
+        running = {one.running for one in self.world.replicas}
+        if replica.setter == "ours" and len(running) == 1:  # else the change was never in force
             ran = self.world.space.nearest(replica.running)
             self._died_of.append(Try(self.turns, self._lives, self.world.rate, ran))

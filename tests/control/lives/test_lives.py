@@ -16,10 +16,10 @@ def broken(seeds: range, folder: Path) -> list[str]:
 
 def test_promises_are_kept(tmp_path: Path) -> None:
     """In a few lives; ``python -m tests.control.lives FIRST LAST`` lives many, and tells their stories."""
-    assert broken(range(4), tmp_path) == []
+    assert broken(range(3), tmp_path) == []
 
 
 @pytest.mark.long
 def test_promises_are_kept_in_many_lives(tmp_path: Path) -> None:
-    """Each is other people's bad day."""
-    assert broken(range(100, 124), tmp_path) == []
+    """As in a few."""
+    assert broken(range(100, 116), tmp_path) == []
