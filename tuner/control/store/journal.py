@@ -6,6 +6,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tuner.adapters.replicas.canary import Canary
 from tuner.control.decide.event import InForce, Remembered
 from tuner.control.decide.evidence import probability_kept
 from tuner.control.decide.loop import ControlLoop
@@ -117,8 +118,11 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
 def _expect_late(store: Store, target: int, driver: Driver) -> None:
     """Have a driver look for a change that has failed as far as anybody saw: the server may still make it.
 
-    A model that takes minutes to load comes after whoever asked for it has ended.
+    A model that takes minutes to load comes after whoever asked for it has ended. Of several replicas one
+    that takes it late may have been trying it alone: it gets what the others run.
     """
+    if isinstance(driver.backend, Canary):
+        return
     change, space = late_change(store, target, LATE), driver.loop.space
     if change is None or not (space.covers(change.wanted) and space.same(change.previous, driver.running)):
         return
