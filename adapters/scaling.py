@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from tuner.planning.autoscale import ScalingAdvice
 
-__all__ = ["Replicated", "ScalingSource"]
+__all__ = ["ComingAndGoing", "Replicated", "ScalingSource"]
 
 
 @runtime_checkable
@@ -30,4 +30,14 @@ class Replicated(Protocol):
     @property
     def replicas(self) -> int:
         """How many of them answered when they were last asked."""
+        ...
+
+
+@runtime_checkable
+class ComingAndGoing(Protocol):
+    """A backend of several servers that notices when one of them comes or goes."""
+
+    @property
+    def turnover(self) -> int:
+        """How often one of them came or went, as far as was noticed when they were asked."""
         ...

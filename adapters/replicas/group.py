@@ -62,6 +62,11 @@ class ReplicaGroup:
         """How many of them answered when they were last asked."""
         return len(self._members.opened.keys() - self._members.away.keys())
 
+    @property
+    def turnover(self) -> int:
+        """How often one of them came or went, as far as was noticed when they were asked."""
+        return self._members.turnover
+
     def endpoint(self) -> Endpoint:
         """Return how clients reach the model: requests go by turns to all replicas that answer.
 

@@ -105,6 +105,11 @@ class Membership:
             target: member.away for target, member in list(self._members.items()) if member.away is not None
         }
 
+    @property
+    def turnover(self) -> int:
+        """How often a replica came or went."""
+        return self._changes
+
     def __len__(self) -> int:
         """Return how many were found, whether they answer or not."""
         return len(self._members)

@@ -122,6 +122,11 @@ class Group(Backend, Canary, Protocol):
         """How many of them answered when they were last asked."""
         ...
 
+    @property
+    def turnover(self) -> int:
+        """How often one of them came or went."""
+        ...
+
 
 class GroupWithInFlight(WithInFlight):
     """Several servers with the knob of our own clients, which all of them share.
@@ -140,6 +145,11 @@ class GroupWithInFlight(WithInFlight):
     def replicas(self) -> int:
         """How many of the servers answered when they were last asked."""
         return self._group.replicas
+
+    @property
+    def turnover(self) -> int:
+        """How often one of the servers came or went."""
+        return self._group.turnover
 
     def configurations(self) -> list[Configuration]:
         """Return what each server runs, with the clients' limit."""

@@ -34,7 +34,7 @@ from tuner.control import (
 from tuner.control.decide.event import Remembered
 from tuner.control.decide.orders import Orders
 from tuner.errors import AdapterError, Refused, TimedOut, Unreachable
-from tuner.knobs import ApplyCost, Configuration
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
 
@@ -59,8 +59,9 @@ CARE: list[dict[str, Any]] = [
 class Table:
     """An agent that remembers mean costs, and explores at random."""
 
-    def __init__(self, random: Random, guess: float) -> None:
+    def __init__(self, random: Random, guess: float, space: KnobSpace = SPACE) -> None:
         self._random = random
+        self._size = space.size
         self._guess = guess  # of what was never tried; NaN: nothing is known
         self._learned: dict[tuple[int, int], tuple[int, float]] = {}
 
@@ -79,7 +80,7 @@ class Table:
         self._learned[state.level, configuration] = count + 1, mean + weight * (cost - mean)
 
     def costs(self, level: int) -> np.ndarray:
-        costs = np.full(SPACE.size, self._guess)
+        costs = np.full(self._size, self._guess)
         for (at, configuration), (_, mean) in self._learned.items():
             if at == level:
                 costs[configuration] = mean

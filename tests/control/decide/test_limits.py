@@ -56,6 +56,16 @@ def test_cheaper_changes_are_still_allowed() -> None:
     assert decision.configuration == more
 
 
+def test_what_runs_beside_the_grids_is_not_changed_in_place() -> None:
+    """Its batch would become one of the grid: with an instance more that is a reload all the same."""
+    loop, _ = loop_with(configuration(2, instances=2), reloads_per_hour=0)
+
+    decision = turn(loop, 10.0, measurement(0.020, running=configuration(3)))
+
+    assert isinstance(decision, Hold)
+    assert "the 0 reloads of this hour are used up" in decision.reason
+
+
 def test_a_rollback_is_never_kept_back() -> None:
     """However many reloads there were."""
     loop, _ = loop_with(configuration(2), reloads_per_hour=1)

@@ -32,6 +32,36 @@ def test_budget_is_a_share_of_the_last_windows() -> None:
     assert not memory.budget_spent
 
 
+def test_what_is_rolled_back_again_is_banned_ever_longer() -> None:
+    """The agent may learn nothing from it, as where the server dies, and would choose it again for ever."""
+    memory = memory_with(retry_after=2)
+    waits = []
+    for _ in range(9):
+        memory.ban(0, 7)
+        begun = memory.windows
+        while memory.banned(0):
+            memory.record(0, 1, 0.5, probability=1.0)
+        waits.append(memory.windows - begun)
+
+    assert waits == [2, 4, 8, 16, 32, 64, 128, 128, 128]
+
+
+def test_what_a_window_lets_stay_is_banned_as_at_first() -> None:
+    """The next time."""
+    memory = memory_with(retry_after=2)
+    for _ in range(3):
+        memory.ban(0, 7)
+    memory.record(0, 7, 0.5, probability=1.0)
+    memory.stays(0, 7)
+
+    memory.ban(0, 7)
+
+    for _ in range(2):
+        assert memory.banned(0) == [7]
+        memory.record(0, 1, 0.5, probability=1.0)
+    assert memory.banned(0) == []
+
+
 def test_a_broken_window_is_not_charged_where_nothing_keeps_the_slo() -> None:
     """There was nothing to lose."""
     memory = memory_with(budget=0.02)

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.builders import configuration
+from tests.builders import SPACE, configuration
 from tests.control.drive.driver_bed import (
     Book,
     Clients,
@@ -46,6 +46,38 @@ def test_what_somebody_else_sets_is_respected() -> None:
 
     assert server.running == configuration(8)
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
+
+
+def test_what_is_only_near_to_what_it_ran_at_first_was_set_by_somebody() -> None:
+    """It was away, and a batch of 2 is the nearest on the grids to the 3 that it ran when we came."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    server.running = configuration(3)
+    driver, heard = drive(server, configuration(4))
+    driver.step()
+    driver.step()
+    assert server.running == configuration(4)
+    driver.loop.last_good = configuration(4)
+    away(server, configuration(2))
+
+    driver.step()
+
+    assert server.running == configuration(2)
+    assert any("somebody else set max_batch_size=2" in sentence for sentence in heard)
+
+
+def test_what_a_server_died_of_is_not_tried_again_though_it_was_set_up_anew() -> None:
+    """What it begins with is not what it ran when we came: somebody has deployed it since."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    driver, _ = drive(server, configuration(2), configuration(2))
+    driver.step()
+    assert server.running == configuration(2)
+    away(server, configuration(4))
+
+    decisions = [driver.step().decision for _ in range(3)]
+
+    assert [type(decision) for decision in decisions] == [Hold] * 3
+    assert server.running == configuration(4)
+    assert driver.loop.memory.banned(driver.loop.level) == [SPACE.encode(configuration(2))]
 
 
 def test_a_server_that_was_set_up_anew_is_respected() -> None:

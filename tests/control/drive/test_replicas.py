@@ -113,6 +113,46 @@ def test_one_that_was_away_gets_the_configuration_of_the_others(fleet: Fleet) ->
     assert fleet.running == [NEW, NEW, NEW]
 
 
+def test_a_change_of_which_all_died_is_not_tried_again_at_once(fleet: Fleet) -> None:
+    """They came back one after the other, so that somebody answered at the end of each window."""
+    fleet.driver.step()
+    fleet.servers["c"].up = False
+    set_apart(fleet, OLD, OLD, OLD)
+
+    records = [fleet.driver.step() for _ in range(4)]
+
+    assert [type(record.decision) for record in records] == [Hold] * 4
+    assert fleet.loop.memory.banned(fleet.loop.level) == [SPACE.encode(NEW)]
+
+
+def test_all_that_restarted_get_the_last_good_configuration(fleet: Fleet) -> None:
+    """Not only if none of them answers."""
+    for _ in range(2):
+        fleet.driver.step()
+    fleet.loop.last_good = NEW
+    fleet.servers["c"].up = False
+    set_apart(fleet, OLD, OLD, OLD)
+
+    fleet.driver.step()
+    assert fleet.running == [NEW, NEW, OLD]
+
+    fleet.servers["c"].up = True
+    fleet.driver.step()
+    assert fleet.running == [NEW, NEW, NEW]
+
+
+def test_replicas_that_did_not_go_away_were_changed_by_hand(fleet: Fleet) -> None:
+    """Also to what they ran at first."""
+    for _ in range(2):
+        fleet.driver.step()
+    set_apart(fleet, OLD, OLD, OLD)
+
+    decision = fleet.driver.step().decision
+
+    assert isinstance(decision, Hold)
+    assert fleet.driver.running == OLD
+
+
 @pytest.mark.parametrize("apart", [[NEW, NEW, OLD], [OLD, OLD, NEW]])
 def test_a_pin_does_not_move_to_what_a_restarted_one_runs(fleet: Fleet, apart: list[Configuration]) -> None:
     """It gets what is pinned."""

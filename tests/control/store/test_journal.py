@@ -25,7 +25,7 @@ from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched, WindowRecord
 from tuner.control.store.journal import StoreJournal, last_change, replay, resolve_unfinished
 from tuner.control.store.store import Store
-from tuner.errors import Unreachable
+from tuner.errors import TimedOut, Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
@@ -436,3 +436,54 @@ def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:
 
     assert seen == 2
     assert loop.memory.at(loop.level).tried == [space.encode(GOOD)]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("error", [Killed(), TimedOut("no answer within 90 s")])
+def test_a_change_that_comes_about_in_a_later_life_is_ours(store: Store, error: BaseException) -> None:
+    """The server was still loading the model when the daemon that asked for it ended."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+
+    def load_on(_: Configuration) -> NoReturn:
+        raise error
+
+    target.apply = load_on  # type: ignore[method-assign,assignment]
+    if isinstance(error, TimedOut):
+        first.step()
+        assert first.step().outcome == "held"  # it has not come about, and counts as failed
+    else:
+        with pytest.raises(Killed):
+            first.step()
+    del target.apply
+
+    second, _ = life(store, target)
+    target.running = BAD
+    decision = second.step().decision
+
+    assert isinstance(decision, Rollback)
+    assert target.running == GOOD
+    rows = store.rows("SELECT outcome, error FROM decision WHERE action = 'apply'")
+    assert [row["outcome"] for row in rows] == ["applied"]
+    assert "came about after all" in rows[0]["error"]
+    assert not store.rows("SELECT * FROM event WHERE sentence LIKE '%somebody else%'")
+
+
+def test_a_change_that_was_to_come_long_ago_is_not_waited_for(tmp_path: Path) -> None:
+    """What runs then was set by somebody else."""
+    now = 1000.0
+    store, target = Store(tmp_path / "s.db", now=lambda: now), server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    target.refuses = {BAD}
+    assert first.step().outcome == "failed"
+    now += 601.0
+
+    second, _ = life(store, target)
+    store.close()
+
+    assert second.reconciler.unconfirmed is None

@@ -60,7 +60,7 @@ class Overtaken(NamedTuple):
 
 
 class Restarted(NamedTuple):
-    """The server was restarted, and runs what it ran at first."""
+    """The server was restarted, or away, and no longer runs what it ran."""
 
     configuration: Configuration
     """What it ran before."""

@@ -30,7 +30,8 @@ class GuardLimits:
     """Windows of little known configurations without anything better, after which the search under a load is
     over."""
     retry_after: int = _limit(20, 0)
-    """Windows for which a configuration that was rolled back is not tried again under that load."""
+    """Windows for which a configuration that was rolled back is not tried again under that load; each further
+    time twice as many, until a window lets it stay."""
     reloads_per_hour: int = _limit(60, 0)
     """Changes within an hour for which the model is loaded again. Like restarts, they are counted for
     rollbacks, restorations and changes to what is known to keep a broken SLO, too, but never hold these up.

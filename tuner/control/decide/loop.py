@@ -278,12 +278,21 @@ class ControlLoop:
             best_good=good,
             standing=f"{slo.statistic} {m.text(slo.statistic)} {sign} {format_duration(slo.latency)}",
             ask=partial(
-                propose, self.agent, self.space, memory, state, now=now, kept=kept, explore=self._explore
+                propose,
+                self.agent,
+                self.space,
+                memory,
+                state,
+                running=m.configuration,
+                now=now,
+                kept=kept,
+                explore=self._explore,
             ),
         )
         if not (failing or broken):
             memory.failed_requests = FailedRequests(m.failures, m.asked)
             memory.probation = None if change is not None else memory.probation
+            memory.stays(state.level, index)
 
     def _locate(self, m: Measurement) -> None:
         """Find the load that a usable window belongs to, and its level."""

@@ -25,6 +25,8 @@ HORIZON = 100
 """Windows that the error budget looks back."""
 LITTLE = 2
 """Windows up to which little is known of a configuration."""
+MOST_DOUBLINGS = 6
+"""Of a ban."""
 PAUSE, LONGEST_PAUSE = 5, 320
 """Windows for which the circuit breaker is open at first, and at most."""
 
@@ -61,6 +63,8 @@ class LevelRecord:
     """By the number of the configuration."""
     bans: dict[int, int] = field(default_factory=dict)
     """Configurations that were rolled back, and the window until which they are not tried again."""
+    banned_in_a_row: dict[int, int] = field(default_factory=dict)
+    """How often each of these was banned since a window last let it stay."""
     search: Search = field(default_factory=Search)
 
     @property
@@ -240,8 +244,20 @@ class Memory:
         self.pause = max(self.pause - 1, 0)
 
     def ban(self, level: int | None, configuration: int) -> None:
-        """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows."""
+        """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows.
+
+        An agent may choose it again and again: it learns nothing from a server that died of it, and may find
+        cheap what fails requests. So each further ban lasts twice as long, until a window lets it stay.
+        """
         self.probation = None
-        if level is not None:
-            record = self.levels.setdefault(level, LevelRecord())
-            record.bans[configuration] = self.windows + self.limits.retry_after
+        if level is None:
+            return
+        record = self.levels.setdefault(level, LevelRecord())
+        before = record.banned_in_a_row.get(configuration, 0)
+        record.banned_in_a_row[configuration] = before + 1
+        windows = self.limits.retry_after * 2 ** min(before, MOST_DOUBLINGS)
+        record.bans[configuration] = self.windows + windows
+
+    def stays(self, level: int, configuration: int) -> None:
+        """A usable window let a configuration stay: if it is banned again, that is the first time."""
+        self.at(level).banned_in_a_row.pop(configuration, None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tuner.agents.agent import Agent, Explains, State
 from tuner.control.decide.memory import Memory
-from tuner.knobs import ApplyCost, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
 __all__ = ["Proposal", "propose"]
 
@@ -51,7 +51,15 @@ class Leeway(NamedTuple):
 
 
 def propose(
-    agent: Agent, space: KnobSpace, memory: Memory, state: State, *, now: float, kept: bool, explore: bool
+    agent: Agent,
+    space: KnobSpace,
+    memory: Memory,
+    state: State,
+    *,
+    running: Configuration,
+    now: float,
+    kept: bool,
+    explore: bool,
 ) -> Proposal:
     """Ask the agent where to go, within what is allowed.
 
@@ -60,6 +68,7 @@ def propose(
         space: The knobs.
         memory: What is known.
         state: The load level, and the configuration in force.
+        running: What the server runs; the grids need not contain it.
         now: s.
         kept: Whether the window kept the SLO.
         explore: False never draws a configuration only to learn from it.
@@ -67,7 +76,7 @@ def propose(
     configurations = memory.at(state.level).configurations
     present = configurations[state.configuration]
     leeway = _leeway(memory, state, now=now, kept=kept)
-    allowed = _allowed(space, memory, state, leeway)
+    allowed = _allowed(space, memory, state, leeway, running)
     best = agent.best(state, allowed)
     choice = agent.select(state, allowed) if leeway.search and explore else best
     known, moves = choice in configurations, choice != state.configuration
@@ -115,7 +124,9 @@ def _leeway(memory: Memory, state: State, *, now: float, kept: bool) -> Leeway:
     )
 
 
-def _allowed(space: KnobSpace, memory: Memory, state: State, leeway: Leeway) -> np.ndarray:
+def _allowed(
+    space: KnobSpace, memory: Memory, state: State, leeway: Leeway, running: Configuration
+) -> np.ndarray:
     """What the agent may choose from, the configuration in force always among it.   # (n,) int64.
 
     Configurations known to be good may be reached at once; untried ones only in bounded steps, and only in a
@@ -127,6 +138,8 @@ def _allowed(space: KnobSpace, memory: Memory, state: State, leeway: Leeway) -> 
     allowed = np.setdiff1d(space.canonical[allowed], memory.banned(state.level))
     if leeway.used_up:
         here = space.decode(state.configuration)
+        if not space.equal(running, here):
+            here = running  # a change to the nearest values is one, too
         costs = [space.apply_cost(here, space.decode(int(c))) for c in allowed]
         allowed = allowed[[cost not in leeway.used_up for cost in costs]]
     return np.union1d(allowed, [state.configuration]).astype(np.int64)

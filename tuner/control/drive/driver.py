@@ -33,6 +33,7 @@ from dataclasses import replace
 
 from tuner.adapters.backend import ApplyReport
 from tuner.adapters.replicas.canary import Canary
+from tuner.adapters.scaling import ComingAndGoing
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
@@ -113,6 +114,7 @@ class Driver:
         self._number = 0
         self._target = self.backend.describe().target
         self._applied = 0  # changes
+        self._turnover = self._count_turnover()  # when replicas were last asked
         self.reconciler = Reconciler(
             prevailing(configurations(self.backend), loop.space),
             loop,
@@ -254,11 +256,17 @@ class Driver:
         if shown is not None and not isinstance(self.backend, Canary):
             return Found(shown)
         each, space, wanted = configurations(self.backend), self.loop.space, self.running
+        before, self._turnover = self._turnover, self._count_turnover()
+        self.reconciler.may_have_restarted |= self._turnover != before
         if self.reconciler.unconfirmed is not None:
             wanted = self.reconciler.unconfirmed.wanted
         return taken_together(
             each, space, applied=self.running, original=self.reconciler.original, wanted=wanted
         )
+
+    def _count_turnover(self) -> int:
+        """Return how often replicas have come or gone: where they have, all of them may have restarted."""
+        return self.backend.turnover if isinstance(self.backend, ComingAndGoing) else 0
 
     def _act(
         self, found: Found, judge: Callable[[], Decision], measurement: Measurement | None = None

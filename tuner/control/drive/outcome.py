@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -41,6 +42,8 @@ class Unconfirmed(NamedTuple):
     """The turn whose end has to be written down; None if an earlier life has done that."""
     failed: bool = False
     """Whether it was written down that it failed, because it had not come about by the next window."""
+    came: Callable[[], None] | None = None
+    """Writes down that a change of an earlier life came about, where that life has noted that it failed."""
 
     def ended(self, came: bool) -> WindowRecord | None:
         """Return the turn with its end as far as it is known, if that has to be written down.

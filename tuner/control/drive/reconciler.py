@@ -51,7 +51,8 @@ class Reconciler:
         running: What was applied last.
         unconfirmed: The change whose end was not seen, if there is one.
         lost: What a restart has undone and nothing has replaced yet.
-        may_have_restarted: Whether the server was away, or began anew, since the last comparison.
+        may_have_restarted: Whether the server was away, or began anew, since the last comparison; or one of
+            its replicas came or went.
         confirmed: Changes that came about after all.
     """
 
@@ -83,6 +84,7 @@ class Reconciler:
         *,
         back: bool = False,
         record: WindowRecord | None = None,
+        came: Callable[[], None] | None = None,
     ) -> None:
         """Note a change whose end was not seen: the next turns find out whether it came about.
 
@@ -91,8 +93,9 @@ class Reconciler:
             wanted: What it may come to run.
             back: Whether it is a rollback.
             record: The turn whose end has to be written down, if there is one.
+            came: Writes down that a change of an earlier life came about, if that has to be done.
         """
-        self.unconfirmed = Unconfirmed(previous, wanted, back, self._now() + LATE, record)
+        self.unconfirmed = Unconfirmed(previous, wanted, back, self._now() + LATE, record, came=came)
 
     def compare(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
@@ -132,7 +135,7 @@ class Reconciler:
     def was_restarted(self, running: Configuration) -> bool:
         """Return whether a server runs what it ran at first because it may have been restarted meanwhile."""
         space = self._loop.space
-        return self.may_have_restarted and space.same(running, space.with_clients(self.original, running))
+        return self.may_have_restarted and space.equal(running, space.with_clients(self.original, running))
 
     def _restore_again(self, running: Configuration) -> Apply | None:
         """Return the restoration of what a restarted server has lost, if that has failed so far.
@@ -184,7 +187,9 @@ class Reconciler:
             self.lost = None
             self._notify(f"the change to {self._loop.space.format(running)} came about after all")
             cost = None  # without a record it is counted already, with the others of an earlier process
-            if change.record is not None:
+            if change.came is not None:
+                change.came()
+            if change.record is not None or change.came is not None:
                 cost = self._loop.space.apply_cost(change.previous, running)
             self.confirmed += cost is not None
             self._loop.observe(on.InForce(previous, change.back, self._now(), cost))
@@ -198,6 +203,8 @@ class Reconciler:
             self._oversight.orders.moved(orders.pinned, found)
             self._loop.observe(on.Ordered(replace(orders, pinned=found)))
             going_on = "it is pinned to that now"
+        if self.may_have_restarted:  # whoever set it, the server may have died of a change on probation
+            self._loop.observe(on.Restarted(self.running))
         self.running, self.lost = found, None
         self._loop.observe(on.Overtaken())
         self._notify(f"somebody else set {self._loop.space.format(found)}; {going_on}")

@@ -6,17 +6,18 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tuner.adapters.replicas.canary import Canary
 from tuner.control.decide.event import InForce, Remembered
 from tuner.control.decide.evidence import probability_kept
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
-from tuner.control.drive.outcome import as_seen
+from tuner.control.drive.outcome import LATE, as_seen
 from tuner.control.drive.state import RunState
 from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
-from tuner.control.store.unfinished import unfinished_change, unjudged_change
+from tuner.control.store.unfinished import late_change, unfinished_change, unjudged_change
 from tuner.errors import ReadOnly, Refused, StorageError
 from tuner.knobs import Configuration
 from tuner.objective import Objective
@@ -86,6 +87,7 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
     """
     unfinished = unfinished_change(store, target)
     if unfinished is None:
+        _expect_late(store, target, driver)
         return _judge_again(store, target, driver)
     space, text = driver.loop.space, driver.loop.space.format(unfinished.wanted)
 
@@ -108,8 +110,31 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
         if ours and driver.applies and not all(same(one, unfinished.previous) for one in found):
             error += _put_back(driver, unfinished.previous)
         store.changed(unfinished.decision, "interrupted", driver.running, error=error)
+        _expect_late(store, target, driver)
     store.note(sentence, target)
     return sentence
+
+
+def _expect_late(store: Store, target: int, driver: Driver) -> None:
+    """Have a driver look for a change that has failed as far as anybody saw: the server may still make it.
+
+    A model that takes minutes to load comes after whoever asked for it has ended. Of several replicas one
+    that takes it late may have been trying it alone: it gets what the others run.
+    """
+    if isinstance(driver.backend, Canary):
+        return
+    change, space = late_change(store, target, LATE), driver.loop.space
+    if change is None or not (space.covers(change.wanted) and space.same(change.previous, driver.running)):
+        return
+    if space.same(change.previous, change.wanted):  # it was to bring replicas together
+        return
+
+    def came() -> None:
+        error = "it came about after all, in a later life"
+        with suppress(StorageError):  # the store owes it
+            store.changed(change.decision, "applied", change.wanted, error=error)
+
+    driver.reconciler.expect(change.previous, change.wanted, back=change.back, came=came)
 
 
 def _put_back(driver: Driver, previous: Configuration) -> str:

@@ -10,7 +10,7 @@ from tuner.control.decide.evidence import FailedRequests
 from tuner.control.store.store import ACTIONS, UNENDED, Store
 from tuner.knobs import Configuration
 
-__all__ = ["Unfinished", "unfinished_change", "unjudged_change"]
+__all__ = ["Unfinished", "late_change", "unfinished_change", "unjudged_change"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +40,24 @@ def unfinished_change(store: Store, target: int) -> Unfinished | None:
         )
     row = store.row(f"SELECT * FROM decision WHERE target = ? AND {UNENDED} ORDER BY id DESC", target)
     return _unfinished(store, row) if row is not None else None
+
+
+def late_change(store: Store, target: int, seconds: float) -> Unfinished | None:
+    """Return the last change if it has not come about as far as was seen, but still may.
+
+    Args:
+        store: The store.
+        target: The target's number in it.
+        seconds: How long after its end was written down a change may come about.
+    """
+    row = store.row(
+        "SELECT * FROM decision WHERE target = ? AND outcome IN ('applied', 'failed', 'interrupted') "
+        "ORDER BY id DESC",
+        target,
+    )
+    if row is None or row["outcome"] == "applied" or (row["ended"] or row["time"]) < store.now() - seconds:
+        return None
+    return _unfinished(store, row)
 
 
 def unjudged_change(store: Store, target: int) -> Unfinished | None:
