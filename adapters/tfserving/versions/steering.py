@@ -192,32 +192,34 @@ class ConfigFile(Steering):
         with locked(self._path):
             text, config = read(self._path)
             entry = self._entry(config)
-            policy = entry.model_version_policy
-            named = policy.HasField("specific") and number not in policy.specific.versions
+            named = _unnamed(entry, number)
             before = int(entry.version_labels.get(self.label, 0))
             if self.label and serving not in (0, before):
                 raise self._moved()
             self._edit = Edit(number, named, before, now=before)
             if named:
-                policy.specific.versions.append(number)
+                entry.model_version_policy.specific.versions.append(number)
                 self._put(text, config)
 
     def switch(self, number: int) -> None:
         """Move the label.
 
         Raises:
-            Refused: Somebody has moved it since the version was admitted; it stays where it is.
+            Refused: Since the version was admitted, somebody has moved the label or written a file that does
+                not name the version, so that the server is about to unload it; the label stays where it is.
         """
         if not self.label:
             return
         with locked(self._path):
             text, config = read(self._path)
-            labels = self._entry(config).version_labels
+            entry = self._entry(config)
             if self._edit is not None:
-                if labels.get(self.label, 0) != self._edit.now:
+                if entry.version_labels.get(self.label, 0) != self._edit.now:
                     raise self._moved()
+                if _unnamed(entry, number):
+                    raise Refused(f"somebody has taken version {number} out of {self._path}; it stays out")
                 self._edit = self._edit._replace(now=number)
-            labels[self.label] = number
+            entry.version_labels[self.label] = number
             self._put(text, config)
 
     def _moved(self) -> Refused:
@@ -335,3 +337,9 @@ class ConfigFile(Steering):
                     write_for_server(self._path, before, instead_of=text)
             raise
         self._unsent = False
+
+
+def _unnamed(entry: Any, number: int) -> bool:
+    """Whether a model's entry names the versions that are to be loaded, and this one is not among them."""
+    policy = entry.model_version_policy
+    return policy.HasField("specific") and number not in policy.specific.versions
