@@ -137,26 +137,37 @@ class VersionChanger:
         except AdapterError:
             return True
 
-    def withdraw(self, origin: int) -> None:
+    def catch_up(self) -> None:
+        """Have the server's labels stand where the model configuration has them.
+
+        Raises:
+            AdapterError: The model configuration cannot be read, or the server not be asked.
+        """
+        self.settle_label(self._server.serving())
+        with suppress(Refused):  # a label may wait for a version that is loaded once ours make room
+            self._steering.send()
+
+    def withdraw(self, serving: int, origin: int) -> None:
         """Go back to the operator's own version and remove all of ours.
 
         Args:
+            serving: The version that requests go to.
             origin: The operator's version.
 
         Raises:
+            Refused: Somebody is moving our label; ours still serve.
             TimedOut: It was not loaded in time; ours still serve.
             AdapterError: The server cannot be asked.
         """
-        ours, serving = self.ours(), self._server.serving()
+        ours = self.ours()
         late = f"version {origin} was not loaded again within {self._timeout:g} s"
         late += f"; version {serving} still serves"
         hidden = []
         try:
-            self._steering.admit(origin)
+            self._steering.admit(origin, serving)
             # The serving one last: the policy may keep only a few versions, and the others make room.
             hidden += [self._versions.hide(number) for number in ours if number != serving]
-            # A tuner that was killed may have written the label and not sent it.
-            if self._steering.label and (serving != origin or self._steering.stands() in ours):
+            if self._steering.label and serving != origin:
                 # A label can only be moved to a version that is loaded.
                 wait_until(
                     lambda: self._status(origin).state is VersionState.AVAILABLE,
@@ -191,6 +202,8 @@ class VersionChanger:
 
     def _remove(self, numbers: Iterable[int]) -> None:
         numbers = list(numbers)
+        if numbers:
+            self._steering.send()  # else the server may still have labels for them
         self._steering.dismiss(numbers)
         for number in numbers:
             self._versions.remove(number)
@@ -205,9 +218,11 @@ class VersionChanger:
         Raises:
             Refused: It would do so all the same.
         """
-        places, before = self._steering.places(), self._versions.numbers()
+        places = self._steering.places()
         if places is None:
             return
+        self._steering.send()  # else the server may need other versions than the file says
+        before = self._versions.numbers()
         needed = self._needed(source) & set(before[-places:])
         if needed <= set([*before, new, new + 1][-places:]):  # the operator may deploy one meanwhile, too
             return

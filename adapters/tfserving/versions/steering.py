@@ -80,7 +80,8 @@ class Steering:
 
         Args:
             number: The version.
-            serving: The version that a label must stand for, if it is to move; 0 if that does not matter.
+            serving: The version that a label must stand for, if it is to move and does not stand for the new
+                one already; 0 if that does not matter.
         """
 
     def switch(self, number: int) -> None:
@@ -94,6 +95,9 @@ class Steering:
 
     def resend(self) -> None:
         """Undo what could not be undone before, because the server did not answer."""
+
+    def send(self) -> None:
+        """Have the server's labels stand where the configuration has them."""
 
     def restore(self, tuned: Collection[int] = ()) -> None:
         """Put back what was found at opening.
@@ -189,12 +193,13 @@ class ConfigFile(Steering):
         Raises:
             Refused: Somebody is moving the label; it stays where it is.
         """
+        self._edit = None
         with locked(self._path):
             text, config = read(self._path)
             entry = self._entry(config)
             named = _unnamed(entry, number)
             before = int(entry.version_labels.get(self.label, 0))
-            if self.label and serving not in (0, before):
+            if self.label and serving and before not in (serving, number):
                 raise self._moved()
             self._edit = Edit(number, named, before, now=before)
             if named:
@@ -306,8 +311,22 @@ class ConfigFile(Steering):
         """
         if self._unsent:
             with locked(self._path):
-                self._reloader.reload(read(self._path)[1], self._timeout)
-                self._unsent = False
+                self._send(read(self._path)[1])
+
+    def send(self) -> None:
+        """Send the file if it has labels: the operator may have moved some that the server has not read.
+
+        Raises:
+            AdapterError: The server has not taken it.
+        """
+        with locked(self._path):
+            config = read(self._path)[1]
+            if self._entry(config).version_labels:
+                self._send(config)
+
+    def _send(self, config: Any) -> None:
+        self._reloader.reload(config, self._timeout)
+        self._unsent = False
 
     def _put(self, before: str, config: Any, *, backward: bool = False) -> None:
         """Write the file, then send it. In the other order a polling server might read the old file again.
@@ -329,14 +348,13 @@ class ConfigFile(Steering):
         except StorageError as error:
             raise Refused(f"{error}; the old configuration still serves") from error
         try:
-            self._reloader.reload(config, self._timeout)
+            self._send(config)
         except AdapterError:
             self._unsent = backward
             if not backward:
                 with suppress(StorageError):
                     write_for_server(self._path, before, instead_of=text)
             raise
-        self._unsent = False
 
 
 def _unnamed(entry: Any, number: int) -> bool:

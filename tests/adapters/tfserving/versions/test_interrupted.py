@@ -19,7 +19,7 @@ from tests.adapters.tfserving.versions.test_knobs import (
     labelled,
 )
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
-from tuner.adapters.tfserving.versions.folders import Versions
+from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
 from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
 from tuner.errors import AdapterError, Refused, Unreachable
@@ -226,3 +226,56 @@ def test_a_deployment_during_a_change_pushes_no_label_out(
 
     assert server.lost == set()
     assert Versions(base).numbers() == [1, 2, 4, 5]
+
+
+class Watched(Server):
+    """Remembers labels that stood for a version that was gone."""
+
+    def versions(self) -> dict[int, VersionStatus]:
+        self.lost = {*getattr(self, "lost", ()), *self.labels.values()} - set(self._folder.numbers())
+        return super().versions()
+
+
+@pytest.mark.parametrize("does", ["write", "restore"])
+def test_a_label_that_the_operator_has_moved_in_the_file_only(base: Path, config: Path, does: str) -> None:
+    """The server still has it for ours: the tuner of another label has it move before it removes that one."""
+    config.write_text(CONFIG.replace("specific { versions: 1 }", "latest { num_versions: 4 }"))
+    server, versions = Watched(base, "stable"), Versions(base)
+    stable = VersionKnobs(server, versions, ConfigFile(config, "mlp", "stable", server, 5.0), 5.0)
+    for size in (2.0, 4.0):
+        stable.write({**WANTED, "max_batch_size": size})
+    config.write_text(config.read_text().replace("value: 3", "value: 1"))
+    server._label = "canary"
+    canary = VersionKnobs(server, versions, ConfigFile(config, "mlp", "canary", server, 5.0), 5.0)
+
+    canary.write(WANTED) if does == "write" else canary.restore()
+
+    assert 3 not in versions.numbers()
+    assert server.lost == set()
+
+
+def test_a_label_that_the_operator_moves_during_a_restore(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not brought back to his older version."""
+    knobs = labelled(base, config, "stable")
+    knobs.write(WANTED)
+    deploy(base, 3)
+    find = knobs._operators_version
+
+    def then_move(present: Marker) -> int:
+        found = find(present)
+        text = config.read_text().replace('"stable"\n      value: 2', '"stable"\n      value: 3')
+        config.write_text(text.replace("versions: 2", "versions: 2 versions: 3"))
+        return found
+
+    monkeypatch.setattr(knobs, "_operators_version", then_move)
+
+    with pytest.raises(Refused, match="somebody has moved the label 'stable'"):
+        knobs.restore()
+    assert "value: 3" in config.read_text()
+
+    monkeypatch.undo()
+    knobs.restore()
+    assert knobs._server.serving() == 3
+    assert Versions(base).numbers() == [1, 3]
