@@ -132,7 +132,7 @@ class VersionKnobs:
         """Refuse a change whose version is there already, but came after something of the operator's."""
         self._check_deployments(serving)
         if source not in self._versions.numbers():
-            raise Refused(f"version {source} was removed meanwhile; version {serving} serves as it did")
+            raise Refused(f"version {source} was removed meanwhile, and the one made from it with it")
 
     def _base(self, present: Marker) -> Marker:
         """Return the version to go on from: the one that serves, unless its origin is not what should serve.

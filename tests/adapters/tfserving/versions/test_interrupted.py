@@ -184,7 +184,9 @@ def test_a_deployment_just_before_ours_is_there(
 
     monkeypatch.setattr(versions, "publish", deploy_and_publish)
 
-    with pytest.raises(Refused, match=r"version 2 is being deployed|version 1 was removed meanwhile"):
+    with pytest.raises(
+        Refused, match=r"version 2 is being deployed|version 1 was removed meanwhile, and the"
+    ):
         knobs.write(WANTED)
     assert versions.numbers() == ([1, 2] if theirs == 2 else [])
 
