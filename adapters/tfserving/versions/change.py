@@ -107,6 +107,7 @@ class VersionChanger:
         self._versions.publish(source, marker, batching)
         try:
             check()
+            self._check_room(self._held(source, number), number)  # a label may have moved meanwhile
             self._steering.admit(number, source)
             self._wait_available(number)
             self._steering.switch(number)
@@ -222,13 +223,23 @@ class VersionChanger:
         if places is None:
             return
         self._steering.send()  # else the server may need other versions than the file says
-        before = self._versions.numbers()
-        needed = self._needed(source) & set(before[-places:])
-        if needed <= set([*before, new, new + 1][-places:]):  # the operator may deploy one meanwhile, too
-            return
-        self._remove(number for number in self.ours() if number != source)
-        after = [*self._versions.numbers(), new]
-        if lost := needed - set(after[-places:]):
+        needed, after = self._held(source, new), [*self._versions.numbers(), new, new + 1]
+        if not needed <= set(after[-places:]):  # the operator may deploy one meanwhile, too
+            self._remove(number for number in self.ours() if number != source)
+            self._check_room(needed, new)
+
+    def _held(self, source: int, new: int) -> set[int]:
+        """Return the versions that must stay loaded and that a new one could push out."""
+        places = self._steering.places()
+        if places is None:
+            return set()
+        others = [n for n in self._versions.numbers() if n != new]
+        return self._needed(source) & set(others[-places:])
+
+    def _check_room(self, needed: Collection[int], new: int) -> None:
+        """Refuse a new version for which the server would unload one that is needed."""
+        places, after = self._steering.places(), sorted({*self._versions.numbers(), new})
+        if places is not None and (lost := set(needed) - set(after[-places:])):
             required = sum(number >= min(needed) for number in after)
             problem = f"the server keeps the {places} newest versions: with version {new} it would unload"
             problem += f" version {min(lost)}, which a label stands for"

@@ -281,3 +281,25 @@ def test_a_label_that_the_operator_moves_during_a_restore(
     knobs.restore()
     assert knobs._server.serving() == 3
     assert Versions(base).numbers() == [1, 3]
+
+
+def test_a_label_that_moves_to_an_older_version_just_before_ours_is_there(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server keeps two, and with ours it would unload that one: ours goes before it has looked."""
+    knobs, server = keeping(base, config, 2)
+    config.write_text(config.read_text().replace('"canary" value: 1', '"canary" value: 2'))
+    server.labels["canary"] = 2
+    publish = knobs._versions.publish
+
+    def move_and_publish(*args: Any) -> None:
+        config.write_text(config.read_text().replace('"canary" value: 2', '"canary" value: 1'))
+        server.labels["canary"] = 1
+        publish(*args)
+
+    monkeypatch.setattr(knobs._versions, "publish", move_and_publish)
+
+    with pytest.raises(Refused, match="unload version 1, which a label stands for"):
+        knobs.write(WANTED)
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2]
