@@ -116,6 +116,7 @@ class VersionChanger:
         except BaseException:  # also Ctrl-C leaves no half of a change behind
             self._take_back(number)
             raise
+        self._steering.keep()
         self._wait_unloaded([source])
 
     def _take_back(self, number: int) -> None:
@@ -187,6 +188,7 @@ class VersionChanger:
                 self._versions.show(folder)
             self._steering.revert()
             raise
+        self._steering.keep()
         self._steering.dismiss([*ours, *self._steering.strays(self._versions.numbers())])
         self._steering.restore([n for n in self._versions.numbers() if self._versions.marker(n) is not None])
         for folder in hidden:

@@ -91,7 +91,10 @@ class Steering:
         """Have the server no longer load these versions."""
 
     def revert(self) -> None:
-        """Undo what was done since the last switch."""
+        """Undo what was done since a version was admitted, unless that is to be kept."""
+
+    def keep(self) -> None:
+        """Have what was done stay."""
 
     def resend(self) -> None:
         """Undo what could not be undone before, because the server did not answer."""
@@ -193,7 +196,6 @@ class ConfigFile(Steering):
         Raises:
             Refused: Somebody is moving the label; it stays where it is.
         """
-        self._edit = None
         with locked(self._path):
             text, config = read(self._path)
             entry = self._entry(config)
@@ -241,6 +243,9 @@ class ConfigFile(Steering):
                 del named[:]
                 named.extend(kept)
                 self._put(text, config)
+
+    def keep(self) -> None:
+        """Have what was written for the version stay."""
         self._edit = None
 
     def revert(self) -> None:

@@ -303,3 +303,23 @@ def test_a_label_that_moves_to_an_older_version_just_before_ours_is_there(
         knobs.write(WANTED)
     assert server.lost == set()
     assert Versions(base).numbers() == [1, 2]
+
+
+def test_a_refused_change_does_not_undo_the_one_before(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although older versions of ours could not be removed after that."""
+    knobs = labelled(base, config, "stable")
+
+    def refuse(*_: object) -> None:
+        raise Refused("no")
+
+    monkeypatch.setattr(knobs._changer, "prune", refuse)
+    knobs.write(WANTED)
+    monkeypatch.setattr(knobs, "_check_again", refuse)
+
+    with pytest.raises(Refused, match="no"):
+        knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert knobs._server.serving() == 2
+    assert knobs.read(WANTED) == WANTED
