@@ -19,9 +19,10 @@ from tests.adapters.tfserving.versions.test_knobs import (
     labelled,
 )
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
+from tuner.adapters.tfserving.versions.config_file import ConfigFile
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
-from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
+from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, Refused, Unreachable
 
 __all__ = ["base", "config"]

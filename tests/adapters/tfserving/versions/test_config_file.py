@@ -13,7 +13,7 @@ import pytest
 from google.protobuf import text_format
 
 from tuner.adapters.tfserving.schema import message
-from tuner.adapters.tfserving.versions.steering import ConfigFile
+from tuner.adapters.tfserving.versions.config_file import ConfigFile
 from tuner.errors import AdapterError, InvalidInput, Refused
 
 TEXT = """# the operator's own words
