@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from tuner.adapters.live.waiting import comes_true, wait_until
 from tuner.adapters.rollback import IN_DOUBT
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
+from tuner.adapters.tfserving.versions.room import Room
 from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, Refused
 
@@ -19,8 +20,6 @@ POLL = 0.05
 """How often the server is asked whether a version has come or gone, s."""
 LINGER = 5.0
 """Longest wait for a version that is no longer wanted to be unloaded, s."""
-KEPT_LOADED = 2
-"""Versions of ours that may stay loaded beside the serving one, where the policy keeps old ones."""
 UNKNOWN = VersionStatus(VersionState.UNKNOWN, "")
 
 
@@ -50,6 +49,7 @@ class VersionChanger:
         self._server = server
         self._versions = versions
         self._steering = steering
+        self._room = Room(versions, steering)
         self._timeout = timeout
 
     @property
@@ -63,10 +63,7 @@ class VersionChanger:
         Raises:
             AdapterError: The folder or the model configuration cannot be read.
         """
-        others = self._steering.labelled()
-        return [
-            n for n in self._versions.numbers() if self._versions.marker(n) is not None and n not in others
-        ]
+        return self._room.ours()
 
     def leftovers(self) -> bool:
         """Whether something of ours may be left, in the folder or in the model configuration.
@@ -103,11 +100,11 @@ class VersionChanger:
             AdapterError: The server cannot be asked; the new version is gone, unless it may serve.
         """
         number = marker.number
-        self._make_room(source, number)
+        self._room.make(source, number)
         self._versions.publish(source, marker, batching)
         try:
             check()
-            self._check_room(self._held(source, number), number)  # a label may have moved meanwhile
+            self._room.check(source, number)  # a label may have moved meanwhile
             self._steering.admit(number, source)
             self._wait_available(number)
             self._steering.switch(number)
@@ -197,63 +194,7 @@ class VersionChanger:
 
     def prune(self) -> None:
         """Remove our versions that no longer serve; never one that we did not make."""
-        serving, statuses = self._server.serving(), self._server.versions()
-        ours = [number for number in self.ours() if number != serving]
-        loaded = [n for n in ours if n in statuses and statuses[n].state is not VersionState.END]
-        surplus = max(len(loaded) - self._kept_loaded(serving, ours), 0)
-        self._remove(set(ours) - set(loaded[surplus:]))
-
-    def _remove(self, numbers: Iterable[int]) -> None:
-        numbers = list(numbers)
-        if numbers:
-            self._steering.send()  # else the server may still have labels for them
-        self._steering.dismiss(numbers)
-        for number in numbers:
-            self._versions.remove(number)
-
-    def _needed(self, serving: int) -> set[int]:
-        """Return the versions that must stay loaded, because a label stands for them."""
-        return self._steering.labelled() | ({serving} if self._steering.label else set())
-
-    def _make_room(self, source: int, new: int) -> None:
-        """Remove our idle versions if a new one would have the server unload one that a label stands for.
-
-        Raises:
-            Refused: It would do so all the same.
-        """
-        places = self._steering.places()
-        if places is None:
-            return
-        self._steering.send()  # else the server may need other versions than the file says
-        needed, after = self._held(source, new), [*self._versions.numbers(), new, new + 1]
-        if not needed <= set(after[-places:]):  # the operator may deploy one meanwhile, too
-            self._remove(number for number in self.ours() if number != source)
-            self._check_room(needed, new)
-
-    def _held(self, source: int, new: int) -> set[int]:
-        """Return the versions that must stay loaded and that a new one could push out."""
-        places = self._steering.places()
-        if places is None:
-            return set()
-        others = [n for n in self._versions.numbers() if n != new]
-        return self._needed(source) & set(others[-places:])
-
-    def _check_room(self, needed: Collection[int], new: int) -> None:
-        """Refuse a new version for which the server would unload one that is needed."""
-        places, after = self._steering.places(), sorted({*self._versions.numbers(), new})
-        if places is not None and (lost := set(needed) - set(after[-places:])):
-            required = sum(number >= min(needed) for number in after)
-            problem = f"the server keeps the {places} newest versions: with version {new} it would unload"
-            problem += f" version {min(lost)}, which a label stands for"
-            raise Refused(f"{problem}; set num_versions to {required} in its model configuration")
-
-    def _kept_loaded(self, serving: int, idle: Collection[int]) -> int:
-        """Return how many idle versions may stay, so that the next one pushes none out that is needed."""
-        places, needed = self._steering.places(), self._needed(serving)
-        if places is None or not needed:
-            return KEPT_LOADED
-        fixed = sum(n >= min(needed) and n not in idle for n in self._versions.numbers())
-        return min(KEPT_LOADED, max(places - fixed - 1, 0))
+        self._room.prune(self._server.serving(), self._server.versions())
 
     def _status(self, number: int) -> VersionStatus:
         return self._server.versions().get(number, UNKNOWN)
