@@ -90,8 +90,9 @@ class Room:
             self._versions.remove(number)
 
     def _needed(self, serving: int) -> set[int]:
-        """Return the versions that must stay loaded, because a label stands for them."""
-        return self._steering.labelled() | ({serving} if self._steering.label else set())
+        """Return the versions that must stay loaded, because a label stands for them or is to do so."""
+        own = {serving, self._steering.stands() or serving} if self._steering.label else set()
+        return self._steering.labelled() | own
 
     def _held(self, source: int, new: int) -> set[int]:
         """Return the versions that must stay loaded and that a new one could push out."""

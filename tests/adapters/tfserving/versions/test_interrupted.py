@@ -284,8 +284,9 @@ def test_a_label_that_the_operator_moves_during_a_restore(
     assert Versions(base).numbers() == [1, 3]
 
 
+@pytest.mark.parametrize("label", ["canary", "stable"])
 def test_a_label_that_moves_to_an_older_version_just_before_ours_is_there(
-    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch, label: str
 ) -> None:
     """The server keeps two, and with ours it would unload that one: ours goes before it has looked."""
     knobs, server = keeping(base, config, 2)
@@ -294,8 +295,8 @@ def test_a_label_that_moves_to_an_older_version_just_before_ours_is_there(
     publish = knobs._versions.publish
 
     def move_and_publish(*args: Any) -> None:
-        config.write_text(config.read_text().replace('"canary" value: 2', '"canary" value: 1'))
-        server.labels["canary"] = 1
+        config.write_text(config.read_text().replace(f'"{label}" value: 2', f'"{label}" value: 1'))
+        server.labels[label] = 1
         publish(*args)
 
     monkeypatch.setattr(knobs._versions, "publish", move_and_publish)
