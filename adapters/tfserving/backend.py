@@ -19,9 +19,10 @@ from tuner.adapters.tfserving.restart import ThreadKnobs
 from tuner.adapters.tfserving.restart_command import RestartCommand
 from tuner.adapters.tfserving.statistics import Statistics, largest_request
 from tuner.adapters.tfserving.target import TFServingTarget, parse_target
+from tuner.adapters.tfserving.versions.config_file import ConfigFile
 from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
-from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
+from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, ReadOnly, Unreachable
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
 

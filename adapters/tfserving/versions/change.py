@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from tuner.adapters.live.waiting import comes_true, wait_until
 from tuner.adapters.rollback import IN_DOUBT
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
+from tuner.adapters.tfserving.versions.room import Room
 from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, Refused
 
@@ -19,8 +20,6 @@ POLL = 0.05
 """How often the server is asked whether a version has come or gone, s."""
 LINGER = 5.0
 """Longest wait for a version that is no longer wanted to be unloaded, s."""
-KEPT_LOADED = 2
-"""Versions of ours that may stay loaded beside the serving one, where the policy keeps old ones."""
 UNKNOWN = VersionStatus(VersionState.UNKNOWN, "")
 
 
@@ -50,6 +49,7 @@ class VersionChanger:
         self._server = server
         self._versions = versions
         self._steering = steering
+        self._room = Room(versions, steering)
         self._timeout = timeout
 
     @property
@@ -63,10 +63,7 @@ class VersionChanger:
         Raises:
             AdapterError: The folder or the model configuration cannot be read.
         """
-        others = self._steering.labelled()
-        return [
-            n for n in self._versions.numbers() if self._versions.marker(n) is not None and n not in others
-        ]
+        return self._room.ours()
 
     def leftovers(self) -> bool:
         """Whether something of ours may be left, in the folder or in the model configuration.
@@ -103,10 +100,11 @@ class VersionChanger:
             AdapterError: The server cannot be asked; the new version is gone, unless it may serve.
         """
         number = marker.number
-        self._make_room(source, number)
+        self._room.make(source, number)
         self._versions.publish(source, marker, batching)
         try:
             check()
+            self._room.check(source, number)  # a label may have moved meanwhile
             self._steering.admit(number, source)
             self._wait_available(number)
             self._steering.switch(number)
@@ -115,6 +113,7 @@ class VersionChanger:
         except BaseException:  # also Ctrl-C leaves no half of a change behind
             self._take_back(number)
             raise
+        self._steering.keep()
         self._wait_unloaded([source])
 
     def _take_back(self, number: int) -> None:
@@ -137,26 +136,37 @@ class VersionChanger:
         except AdapterError:
             return True
 
-    def withdraw(self, origin: int) -> None:
+    def catch_up(self) -> None:
+        """Have the server's labels stand where the model configuration has them.
+
+        Raises:
+            AdapterError: The model configuration cannot be read, or the server not be asked.
+        """
+        self.settle_label(self._server.serving())
+        with suppress(Refused):  # a label may wait for a version that is loaded once ours make room
+            self._steering.send()
+
+    def withdraw(self, serving: int, origin: int) -> None:
         """Go back to the operator's own version and remove all of ours.
 
         Args:
+            serving: The version that requests go to.
             origin: The operator's version.
 
         Raises:
+            Refused: Somebody is moving our label; ours still serve.
             TimedOut: It was not loaded in time; ours still serve.
             AdapterError: The server cannot be asked.
         """
-        ours, serving = self.ours(), self._server.serving()
+        ours = self.ours()
         late = f"version {origin} was not loaded again within {self._timeout:g} s"
         late += f"; version {serving} still serves"
         hidden = []
         try:
-            self._steering.admit(origin)
+            self._steering.admit(origin, serving)
             # The serving one last: the policy may keep only a few versions, and the others make room.
             hidden += [self._versions.hide(number) for number in ours if number != serving]
-            # A tuner that was killed may have written the label and not sent it.
-            if self._steering.label and (serving != origin or self._steering.stands() in ours):
+            if self._steering.label and serving != origin:
                 # A label can only be moved to a version that is loaded.
                 wait_until(
                     lambda: self._status(origin).state is VersionState.AVAILABLE,
@@ -175,6 +185,7 @@ class VersionChanger:
                 self._versions.show(folder)
             self._steering.revert()
             raise
+        self._steering.keep()
         self._steering.dismiss([*ours, *self._steering.strays(self._versions.numbers())])
         self._steering.restore([n for n in self._versions.numbers() if self._versions.marker(n) is not None])
         for folder in hidden:
@@ -183,49 +194,7 @@ class VersionChanger:
 
     def prune(self) -> None:
         """Remove our versions that no longer serve; never one that we did not make."""
-        serving, statuses = self._server.serving(), self._server.versions()
-        ours = [number for number in self.ours() if number != serving]
-        loaded = [n for n in ours if n in statuses and statuses[n].state is not VersionState.END]
-        surplus = max(len(loaded) - self._kept_loaded(serving, ours), 0)
-        self._remove(set(ours) - set(loaded[surplus:]))
-
-    def _remove(self, numbers: Iterable[int]) -> None:
-        numbers = list(numbers)
-        self._steering.dismiss(numbers)
-        for number in numbers:
-            self._versions.remove(number)
-
-    def _needed(self, serving: int) -> set[int]:
-        """Return the versions that must stay loaded, because a label stands for them."""
-        return self._steering.labelled() | ({serving} if self._steering.label else set())
-
-    def _make_room(self, source: int, new: int) -> None:
-        """Remove our idle versions if a new one would have the server unload one that a label stands for.
-
-        Raises:
-            Refused: It would do so all the same.
-        """
-        places, before = self._steering.places(), self._versions.numbers()
-        if places is None:
-            return
-        needed = self._needed(source) & set(before[-places:])
-        if needed <= set([*before, new, new + 1][-places:]):  # the operator may deploy one meanwhile, too
-            return
-        self._remove(number for number in self.ours() if number != source)
-        after = [*self._versions.numbers(), new]
-        if lost := needed - set(after[-places:]):
-            required = sum(number >= min(needed) for number in after)
-            problem = f"the server keeps the {places} newest versions: with version {new} it would unload"
-            problem += f" version {min(lost)}, which a label stands for"
-            raise Refused(f"{problem}; set num_versions to {required} in its model configuration")
-
-    def _kept_loaded(self, serving: int, idle: Collection[int]) -> int:
-        """Return how many idle versions may stay, so that the next one pushes none out that is needed."""
-        places, needed = self._steering.places(), self._needed(serving)
-        if places is None or not needed:
-            return KEPT_LOADED
-        fixed = sum(n >= min(needed) and n not in idle for n in self._versions.numbers())
-        return min(KEPT_LOADED, max(places - fixed - 1, 0))
+        self._room.prune(self._server.serving(), self._server.versions())
 
     def _status(self, number: int) -> VersionStatus:
         return self._server.versions().get(number, UNKNOWN)

@@ -132,7 +132,7 @@ class VersionKnobs:
         """Refuse a change whose version is there already, but came after something of the operator's."""
         self._check_deployments(serving)
         if source not in self._versions.numbers():
-            raise Refused(f"version {source} was removed meanwhile; version {serving} serves as it did")
+            raise Refused(f"version {source} was removed meanwhile, and the one made from it with it")
 
     def _base(self, present: Marker) -> Marker:
         """Return the version to go on from: the one that serves, unless its origin is not what should serve.
@@ -173,17 +173,22 @@ class VersionKnobs:
         if present.number == present.origin:
             # Versions of ours would serve once that one is withdrawn.
             if self._changer.leftovers() and self._versions.writable():
-                with self._versions.locked():
-                    self._changer.withdraw(self._operators_version(present))
+                self._withdraw()
             return False
         if self._found.number != self._found.origin:
             if self._versions.batching(present.number) == self._found_text:
                 return False
             self.write(read_batching(parse_batching(self._found_text, "found"), VERSION_KNOBS))
             return True
-        with self._versions.locked():
-            self._changer.withdraw(self._operators_version(present))
+        self._withdraw()
         return True
+
+    def _withdraw(self) -> None:
+        assert self._changer is not None
+        with self._versions.locked():
+            self._changer.catch_up()
+            present = self._serving()  # read before where the label is to stand: the operator may move it now
+            self._changer.withdraw(present.number, self._operators_version(present))
 
     def _operators_version(self, present: Marker) -> int:
         """Return the version to go back to: the newest of the operator's, or the one for the label.

@@ -161,7 +161,11 @@ model_config_list {{
         return not self.label or not places or len(counted) + 3 <= int(places)
 
     def _next(self) -> int:
-        return max([*self.numbers(), *self.ever]) + self.rng.choice([1, 1, 5])
+        """A number that is free, in the server, too: it would not notice that a version is another one."""
+        assert self.server is not None
+        states = self.server.states(MODEL) if self.server.up else {}
+        held = [n for n, status in states.items() if status.state is not VersionState.END]
+        return max([*self.numbers(), *self.ever, *held]) + self.rng.choice([1, 1, 5])
 
     def deploy(self) -> None:
         """A new version, whole at once."""

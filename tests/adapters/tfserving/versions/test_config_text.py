@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.tfserving.versions.test_steering import TEXT, Server, entry, path, server, steering
+from tests.adapters.tfserving.versions.test_config_file import TEXT, Server, entry, path, server, steering
+from tuner.adapters.tfserving.versions.config_file import ConfigFile
 from tuner.adapters.tfserving.versions.config_text import locked
-from tuner.adapters.tfserving.versions.steering import ConfigFile
 from tuner.errors import Refused
 
 __all__ = ["path", "server", "steering"]

@@ -19,9 +19,10 @@ from tests.adapters.tfserving.versions.test_knobs import (
     labelled,
 )
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
-from tuner.adapters.tfserving.versions.folders import Versions
+from tuner.adapters.tfserving.versions.config_file import ConfigFile
+from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
-from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
+from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, Refused, Unreachable
 
 __all__ = ["base", "config"]
@@ -184,7 +185,9 @@ def test_a_deployment_just_before_ours_is_there(
 
     monkeypatch.setattr(versions, "publish", deploy_and_publish)
 
-    with pytest.raises(Refused, match=r"version 2 is being deployed|version 1 was removed meanwhile"):
+    with pytest.raises(
+        Refused, match=r"version 2 is being deployed|version 1 was removed meanwhile, and the"
+    ):
         knobs.write(WANTED)
     assert versions.numbers() == ([1, 2] if theirs == 2 else [])
 
@@ -226,3 +229,99 @@ def test_a_deployment_during_a_change_pushes_no_label_out(
 
     assert server.lost == set()
     assert Versions(base).numbers() == [1, 2, 4, 5]
+
+
+class Watched(Server):
+    """Remembers labels that stood for a version that was gone."""
+
+    def versions(self) -> dict[int, VersionStatus]:
+        self.lost = {*getattr(self, "lost", ()), *self.labels.values()} - set(self._folder.numbers())
+        return super().versions()
+
+
+@pytest.mark.parametrize("does", ["write", "restore"])
+def test_a_label_that_the_operator_has_moved_in_the_file_only(base: Path, config: Path, does: str) -> None:
+    """The server still has it for ours: the tuner of another label has it move before it removes that one."""
+    config.write_text(CONFIG.replace("specific { versions: 1 }", "latest { num_versions: 4 }"))
+    server, versions = Watched(base, "stable"), Versions(base)
+    stable = VersionKnobs(server, versions, ConfigFile(config, "mlp", "stable", server, 5.0), 5.0)
+    for size in (2.0, 4.0):
+        stable.write({**WANTED, "max_batch_size": size})
+    config.write_text(config.read_text().replace("value: 3", "value: 1"))
+    server._label = "canary"
+    canary = VersionKnobs(server, versions, ConfigFile(config, "mlp", "canary", server, 5.0), 5.0)
+
+    canary.write(WANTED) if does == "write" else canary.restore()
+
+    assert 3 not in versions.numbers()
+    assert server.lost == set()
+
+
+def test_a_label_that_the_operator_moves_during_a_restore(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not brought back to his older version."""
+    knobs = labelled(base, config, "stable")
+    knobs.write(WANTED)
+    deploy(base, 3)
+    find = knobs._operators_version
+
+    def then_move(present: Marker) -> int:
+        found = find(present)
+        text = config.read_text().replace('"stable"\n      value: 2', '"stable"\n      value: 3')
+        config.write_text(text.replace("versions: 2", "versions: 2 versions: 3"))
+        return found
+
+    monkeypatch.setattr(knobs, "_operators_version", then_move)
+
+    with pytest.raises(Refused, match="somebody has moved the label 'stable'"):
+        knobs.restore()
+    assert "value: 3" in config.read_text()
+
+    monkeypatch.undo()
+    knobs.restore()
+    assert knobs._server.serving() == 3
+    assert Versions(base).numbers() == [1, 3]
+
+
+@pytest.mark.parametrize("label", ["canary", "stable"])
+def test_a_label_that_moves_to_an_older_version_just_before_ours_is_there(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
+    """The server keeps two, and with ours it would unload that one: ours goes before it has looked."""
+    knobs, server = keeping(base, config, 2)
+    config.write_text(config.read_text().replace('"canary" value: 1', '"canary" value: 2'))
+    server.labels["canary"] = 2
+    publish = knobs._versions.publish
+
+    def move_and_publish(*args: Any) -> None:
+        config.write_text(config.read_text().replace(f'"{label}" value: 2', f'"{label}" value: 1'))
+        server.labels[label] = 1
+        publish(*args)
+
+    monkeypatch.setattr(knobs._versions, "publish", move_and_publish)
+
+    with pytest.raises(Refused, match="unload version 1, which a label stands for"):
+        knobs.write(WANTED)
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2]
+
+
+def test_a_refused_change_does_not_undo_the_one_before(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although older versions of ours could not be removed after that."""
+    knobs = labelled(base, config, "stable")
+
+    def refuse(*_: object) -> None:
+        raise Refused("no")
+
+    monkeypatch.setattr(knobs._changer, "prune", refuse)
+    knobs.write(WANTED)
+    monkeypatch.setattr(knobs, "_check_again", refuse)
+
+    with pytest.raises(Refused, match="no"):
+        knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert knobs._server.serving() == 2
+    assert knobs.read(WANTED) == WANTED

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
+from tuner.adapters.tfserving.versions.config_file import ConfigFile
 from tuner.adapters.tfserving.versions.folders import Versions
 from tuner.adapters.tfserving.versions.knobs import VersionKnobs
-from tuner.adapters.tfserving.versions.steering import ConfigFile, Steering
+from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import Refused, TimedOut
 
 WANTED = {"max_batch_size": 8.0, "batch_timeout": 0.001}

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf import text_format
 
 from tuner.adapters.tfserving.schema import message
-from tuner.adapters.tfserving.versions.steering import ConfigFile
+from tuner.adapters.tfserving.versions.config_file import ConfigFile
 from tuner.errors import AdapterError, InvalidInput, Refused
 
 TEXT = """# the operator's own words
@@ -160,6 +160,21 @@ def test_a_label_that_somebody_moves_meanwhile_stays(
 
     assert server.entry().version_labels["stable"] == 2
     assert list(server.entry().model_version_policy.specific.versions) == [1, 2]
+
+
+def test_a_version_that_somebody_takes_out_meanwhile_gets_no_label(
+    steering: ConfigFile, server: Server, path: Path
+) -> None:
+    """The operator writes his file anew while ours is loaded, and the server would unload it."""
+    steering.admit(3)
+    path.write_text(TEXT)
+
+    with pytest.raises(Refused, match="somebody has taken version 3 out of"):
+        steering.switch(3)
+    steering.revert()
+
+    assert server.entry().version_labels["stable"] == 1
+    assert path.read_text() == TEXT
 
 
 def test_reverting_keeps_what_somebody_wrote_meanwhile(
