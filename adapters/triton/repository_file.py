@@ -22,7 +22,7 @@ from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.triton.change import Reader, serves
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
-from tuner.files.storage import write_for_server
+from tuner.files.storage import read_to_the_letter, write_for_server
 
 __all__ = ["RepositoryFile"]
 
@@ -147,7 +147,7 @@ class RepositoryFile:
     def _read(self) -> str | None:
         """Return the file's text; None if there is none and Triton makes up the configuration itself."""
         try:
-            return self._file.read_text(encoding="utf-8")
+            return read_to_the_letter(self._file)
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:

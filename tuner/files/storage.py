@@ -16,6 +16,7 @@ __all__ = [
     "make_folder",
     "make_folder_of",
     "read_file",
+    "read_to_the_letter",
     "replace_file",
     "write_atomically",
     "write_for_server",
@@ -46,6 +47,16 @@ def read_file(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most / 1e6:.3g} MB")
     return content
+
+
+def read_to_the_letter(path: Path) -> str:
+    """Read a text with its own line ends: :func:`write_for_server` must know it again, and may put it back.
+
+    Raises:
+        OSError: It is missing or cannot be read.
+        UnicodeDecodeError: It is no text in UTF-8.
+    """
+    return path.read_bytes().decode()
 
 
 def replace_file(
@@ -125,7 +136,7 @@ def write_for_server(path: Path, text: str, *, instead_of: str | None = None) ->
     Args:
         path: The file.
         text: Its new text.
-        instead_of: The text that it must still have; None for any.
+        instead_of: The text that it must still have, as :func:`read_to_the_letter` returns it; None for any.
 
     Raises:
         StorageError: The folder is missing, not writable, or the disk is full, the server could not read the

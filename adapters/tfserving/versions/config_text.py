@@ -19,6 +19,7 @@ from google.protobuf import text_format
 
 from tuner.adapters.tfserving.schema import message
 from tuner.errors import AdapterError, Refused
+from tuner.files.storage import read_to_the_letter
 
 __all__ = ["KEPT", "delete", "fixed", "is_his", "is_there", "locked", "read"]
 
@@ -117,7 +118,7 @@ def read(path: Path) -> tuple[str, Any]:
         AdapterError: It cannot be read, or is no model configuration.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_to_the_letter(path)
         return text, text_format.Parse(text, message("ModelServerConfig")())
     except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
         raise AdapterError(f"model configuration {path} cannot be read: {error}") from error

@@ -205,3 +205,14 @@ def test_a_file_that_was_written_just_before_it_was_opened(polling: Polling) -> 
         control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
 
     assert polling.file.read_text() == THEIRS
+
+
+def test_a_file_with_line_ends_of_another_system(polling: Polling) -> None:
+    """It is changed like any other, and comes back to the letter."""
+    polling.file.write_bytes(text := b'name: "mlp"  # mine\r\nmax_batch_size: 2\r\n')
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+    control.load({"name": "mlp", "max_batch_size": 2}, 0.0)
+
+    assert polling.file.read_bytes() == text
