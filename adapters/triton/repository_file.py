@@ -84,8 +84,9 @@ class RepositoryFile:
         """Whether the server runs a text, or had ample time for it."""
         if self._runs(text, running):
             return True
-        try:
-            return text is not None and time.time() - self._file.stat().st_mtime > AMPLE
+        changed = self._file.parent if text is None else self._file
+        try:  # not the time of its text, which is copied with a file
+            return time.time() - changed.stat().st_ctime > AMPLE
         except OSError:
             return False
 

@@ -166,16 +166,50 @@ def test_other_words_of_the_operators_for_the_same(polling: Polling) -> None:
     assert "still mine" in polling.file.read_text()
 
 
+@pytest.fixture
+def a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AMPLE", -1.0)
+
+
+@pytest.mark.usefixtures("a_minute_later")
 def test_a_file_that_the_server_has_refused_for_a_minute(polling: Polling) -> None:
     """It does not keep the model from being tuned, and comes back in the end."""
     control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
     polling.file.write_text(THEIRS)
-    os.utime(polling.file, (0, 0))
 
     control.config()
     control.load({"name": "mlp"}, 0.0)
 
     assert polling.file.read_text() == THEIRS
+
+
+def test_a_file_that_is_copied_with_its_time(polling: Polling) -> None:
+    """It was written long ago, but has just come, and the server does not run it yet."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+    polling.file.write_text(THEIRS)
+    os.utime(polling.file, (0, 0))
+
+    with pytest.raises(Refused, match="does not run that yet"):
+        change(control, control.config(), {"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
+
+
+@pytest.mark.usefixtures("a_minute_later")
+def test_a_file_that_is_removed_and_says_what_the_server_makes_up_itself(polling: Polling) -> None:
+    """After a minute the model is tuned on; nothing is left of the file in the end."""
+
+    class MakesUp(Polling):
+        def config(self) -> ModelConfig:
+            return super().config() if self.file.exists() else {"name": "mlp"}
+
+    control = RepositoryFile(MakesUp(polling.file), polling.file.parents[1], "mlp")
+    polling.file.unlink()
+
+    change(control, control.config(), {"name": "mlp", "max_batch_size": 4}, 0.0)
+    change(control, control.config(), {"name": "mlp"}, 0.0)
+
+    assert not polling.file.exists()
 
 
 def test_a_text_of_a_killed_tuner_that_the_server_has_not_taken(polling: Polling) -> None:
