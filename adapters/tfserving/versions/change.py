@@ -115,6 +115,7 @@ class VersionChanger:
         except BaseException:  # also Ctrl-C leaves no half of a change behind
             self._take_back(number)
             raise
+        self._steering.keep()
         self._wait_unloaded([source])
 
     def _take_back(self, number: int) -> None:

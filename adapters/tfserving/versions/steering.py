@@ -92,6 +92,9 @@ class Steering:
     def revert(self) -> None:
         """Undo what was done since the last switch."""
 
+    def keep(self) -> None:
+        """Leave what was done: it has brought a version into service."""
+
     def resend(self) -> None:
         """Undo what could not be undone before, because the server did not answer."""
 
@@ -253,6 +256,10 @@ class ConfigFile(Steering):
             if edit.before and entry.version_labels.get(self.label, 0) == edit.number:
                 entry.version_labels[self.label] = edit.before
             self._put(text, config, backward=True)
+
+    def keep(self) -> None:
+        """Leave what was done: it has brought a version into service."""
+        self._edit = None
 
     def restore(self, tuned: Collection[int] = ()) -> None:
         """Delete the operator's text beside the file, which has it again, unless somebody has changed it.

@@ -226,3 +226,28 @@ def test_a_deployment_during_a_change_pushes_no_label_out(
 
     assert server.lost == set()
     assert Versions(base).numbers() == [1, 2, 4, 5]
+
+
+def test_a_refusal_after_a_change_whose_tidying_up_has_failed(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It undoes nothing of the change before, whose version serves."""
+    knobs = labelled(base, config, "stable")
+
+    def away() -> None:
+        raise Unreachable("it is busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(knobs._changer, "prune", away)
+        knobs.write(WANTED)
+    text = config.read_text()
+
+    def refuse(*_: object) -> None:
+        raise Refused("version 2 was removed meanwhile")
+
+    monkeypatch.setattr(knobs, "_check_again", refuse)
+    with pytest.raises(Refused, match="was removed meanwhile"):
+        knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert knobs._server.serving() == 2
+    assert config.read_text() == text
