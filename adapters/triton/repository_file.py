@@ -22,7 +22,7 @@ from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.triton.change import Reader, serves
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
-from tuner.files.storage import read_to_the_letter, write_for_server
+from tuner.files.storage import read_to_the_letter, unfinished_copies, write_for_server
 
 __all__ = ["RepositoryFile"]
 
@@ -114,6 +114,7 @@ class RepositoryFile:
             AdapterError: The server cannot be asked.
         """
         self.put_back()
+        self._sweep()
         if (before := self._read()) != self._written:  # nor did it when it was last asked
             problem = f"somebody has changed {self._file}, and Triton does not run that yet"
             raise Refused(f"{problem} (if it refuses it, its log says why)")
@@ -162,6 +163,13 @@ class RepositoryFile:
             except StorageError as error:
                 raise Refused(str(error)) from error
         self._left = None
+
+    def _sweep(self) -> None:
+        """Remove what a killed tuner has begun to write; nobody writes for as long as a minute."""
+        with suppress(OSError):
+            for copy in unfinished_copies(self._file):
+                if time.time() - copy.stat().st_ctime > AMPLE:
+                    copy.unlink()
 
     def _read(self) -> str | None:
         """Return the file's text; None if there is none and Triton makes up the configuration itself."""

@@ -309,3 +309,27 @@ def test_a_late_text_of_ours_is_not_taken_for_the_operators(
     change(control, control.config(), {"name": "mlp"}, 0.0)
 
     assert polling.file.read_text() == TEXT
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.usefixtures("a_minute_later")
+def test_a_copy_that_a_killed_tuner_has_begun(polling: Polling, others: int) -> None:
+    """It goes with the next change; what has another name stays."""
+    names = [".config.pbtxt.4711.140", ".config.pbtxt.swp"]
+    polling.file.with_name(names[others]).write_text("name:")
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert len(list(polling.file.parent.iterdir())) == 1 + others
+
+
+def test_a_copy_that_another_tuner_is_writing(polling: Polling) -> None:
+    """It stays: the other could not go on."""
+    copy = polling.file.with_name(".config.pbtxt.4711.140")
+    copy.write_text("name:")
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert copy.exists()
