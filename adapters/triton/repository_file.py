@@ -97,8 +97,9 @@ class RepositoryFile:
         if text.startswith(OURS):
             return _means(text, running)
         with suppress(text_format.ParseError):
-            said = text_format.Parse(text, model_config_pb2.ModelConfig())
-            return _within(MessageToDict(said, preserving_proto_field_name=True), running)
+            read = text_format.Parse(text, model_config_pb2.ModelConfig())
+            said = MessageToDict(read, preserving_proto_field_name=True)
+            return bool(said) and _within(said, running)  # one that is just being written says nothing yet
         return False
 
     def ready(self) -> bool:

@@ -183,6 +183,18 @@ def test_a_file_that_the_server_has_refused_for_a_minute(polling: Polling) -> No
     assert polling.file.read_text() == THEIRS
 
 
+def test_a_file_that_the_operator_is_just_writing(polling: Polling) -> None:
+    """It is empty for a moment, and says nothing yet; a file put in its place would take his words away."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+
+    with polling.file.open("w") as file:
+        with pytest.raises(Refused, match="does not run that yet"):
+            change(control, control.config(), {"name": "mlp", "max_batch_size": 4}, 0.0)
+        file.write(THEIRS)
+
+    assert polling.file.read_text() == THEIRS
+
+
 def test_a_file_that_is_copied_with_its_time(polling: Polling) -> None:
     """It was written long ago, but has just come, and the server does not run it yet."""
     control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
