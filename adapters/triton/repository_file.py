@@ -22,7 +22,7 @@ from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.triton.change import Reader, serves
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
-from tuner.files.storage import write_for_server
+from tuner.files.storage import read_to_the_letter, unfinished_copies, write_for_server
 
 __all__ = ["RepositoryFile"]
 
@@ -72,23 +72,35 @@ class RepositoryFile:
         Until the server has taken a text, it is not known what it makes of it.
         """
         text, config = self._read(), self._reader.config()
-        if text != self._written and self._is_taken(text, config):
-            self._found = self._written = text
-            self._original = self._loaded = normal_form(config)
+        late = self._left is not None and text == self._left[0]  # it could not be put back, and may yet be
+        if text == self._written or not (self._runs(text, config) if late else self._is_taken(text, config)):
+            return config
+        if not late:
+            self._found, self._original = text, normal_form(config)
+        self._written, self._loaded, self._left = text, normal_form(config), None
         return config
 
     def _is_taken(self, text: str | None, running: ModelConfig) -> bool:
-        """Whether the server runs a text: all that this says is so, or there was ample time."""
-        if text is None:
-            return normal_form(running) != self._loaded
-        with suppress(text_format.ParseError):
-            said = text_format.Parse(text, model_config_pb2.ModelConfig())
-            if _within(MessageToDict(said, preserving_proto_field_name=True), running):
-                return True
-        try:
-            return time.time() - self._file.stat().st_mtime > AMPLE
+        """Whether the server runs a text, or had ample time for it."""
+        if self._runs(text, running):
+            return True
+        changed = self._file.parent if text is None else self._file
+        try:  # not the time of its text, which is copied with a file
+            return time.time() - changed.stat().st_ctime > AMPLE
         except OSError:
             return False
+
+    def _runs(self, text: str | None, running: ModelConfig) -> bool:
+        """Whether the server runs all that a text says; a text of ours says everything."""
+        if text is None:
+            return normal_form(running) != self._loaded
+        if text.startswith(OURS):
+            return _means(text, running)
+        with suppress(text_format.ParseError):
+            read = text_format.Parse(text, model_config_pb2.ModelConfig())
+            said = MessageToDict(read, preserving_proto_field_name=True)
+            return bool(said) and _within(said, running)  # one that is just being written says nothing yet
+        return False
 
     def ready(self) -> bool:
         """Whether the model answers requests."""
@@ -103,6 +115,7 @@ class RepositoryFile:
             AdapterError: The server cannot be asked.
         """
         self.put_back()
+        self._sweep()
         if (before := self._read()) != self._written:  # nor did it when it was last asked
             problem = f"somebody has changed {self._file}, and Triton does not run that yet"
             raise Refused(f"{problem} (if it refuses it, its log says why)")
@@ -124,16 +137,24 @@ class RepositoryFile:
         """Put the file back, unless somebody else has written it since."""
         self._left = ours, before
         try:
-            self.put_back()
+            self._undo()
         except Refused as error:
             raise AdapterError(f"{why}; the file could not be put back: {error}") from error
 
     def put_back(self) -> None:
         """Put the file back after a change that failed, if that was not possible at once.
 
+        If the server has taken it since, it stays.
+
         Raises:
             Refused: It is still not possible.
+            AdapterError: The server cannot be asked.
         """
+        if self._left is not None:
+            self.config()
+            self._undo()
+
+    def _undo(self) -> None:
         if self._left is None:
             return
         ours, before = self._left
@@ -144,10 +165,17 @@ class RepositoryFile:
                 raise Refused(str(error)) from error
         self._left = None
 
+    def _sweep(self) -> None:
+        """Remove what a killed tuner has begun to write; nobody writes for as long as a minute."""
+        with suppress(OSError):
+            for copy in unfinished_copies(self._file):
+                if time.time() - copy.stat().st_ctime > AMPLE:
+                    copy.unlink()
+
     def _read(self) -> str | None:
         """Return the file's text; None if there is none and Triton makes up the configuration itself."""
         try:
-            return self._file.read_text(encoding="utf-8")
+            return read_to_the_letter(self._file)
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:

@@ -5,8 +5,10 @@
 * :mod:`~tuner.agents.rrl.exploration`: eq. 3, from perceived costs to probabilities.
 * :mod:`~tuner.agents.rrl.perception`: what each configuration is thought to cost, and why not as in the
   paper.
+* :mod:`~tuner.agents.rrl.smoother`: what it costs by the prior and all that was measured.
 * :mod:`~tuner.agents.rrl.measured`: the windows that this rests on.
-* :mod:`~tuner.agents.rrl.smoothing`: the Gaussian process that predicts the rest (with ``covariance``).
+* :mod:`~tuner.agents.rrl.smoothing`: the formulas of the Gaussian process that predicts the rest (with
+  ``covariance``).
 * :mod:`~tuner.agents.rrl.neural`: the estimator, a network that says what to expect.
 * :mod:`~tuner.agents.rrl.prior`: what any prior says; a start from a simulation or another server.
 * :mod:`~tuner.agents.rrl.risk`: which configurations may be explored.

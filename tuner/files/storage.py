@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import re
 import stat
 import threading
 from contextlib import suppress
@@ -16,7 +17,9 @@ __all__ = [
     "make_folder",
     "make_folder_of",
     "read_file",
+    "read_to_the_letter",
     "replace_file",
+    "unfinished_copies",
     "write_atomically",
     "write_for_server",
 ]
@@ -48,6 +51,16 @@ def read_file(path: Path, most: int) -> bytes:
     return content
 
 
+def read_to_the_letter(path: Path) -> str:
+    """Read a text with its own line ends: :func:`write_for_server` must know it again, and may put it back.
+
+    Raises:
+        OSError: It is missing or cannot be read.
+        UnicodeDecodeError: It is no text in UTF-8.
+    """
+    return path.read_bytes().decode()
+
+
 def replace_file(
     path: Path, data: bytes, *, same_readers: bool = False, instead_of: bytes | None = None
 ) -> None:
@@ -69,8 +82,7 @@ def replace_file(
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file, but a folder, a pipe or a device")
     path = Path(os.path.realpath(path))
-    beginning = path.name[:50]  # with a number behind it the whole could be longer than a name may be
-    temporary = path.with_name(f".{beginning}.{os.getpid()}.{threading.get_ident()}")
+    temporary = path.with_name(f"{_beginning(path)}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as file:
             if path.exists():
@@ -87,6 +99,22 @@ def replace_file(
     except BaseException:  # also Ctrl-C leaves nothing behind
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _beginning(path: Path) -> str:
+    """Return how the name of a copy begins: with all of the file's name it could be too long for a name."""
+    return f".{path.name[:50]}"
+
+
+def unfinished_copies(path: Path) -> list[Path]:
+    """Return the copies that :func:`replace_file` makes beside a file, and a killed process leaves there.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    path = Path(os.path.realpath(path))
+    copy = re.compile(rf"{re.escape(_beginning(path))}\.\d+\.\d+")
+    return [child for child in path.parent.iterdir() if copy.fullmatch(child.name)]
 
 
 def _give(descriptor: int, before: os.stat_result) -> None:
@@ -125,7 +153,7 @@ def write_for_server(path: Path, text: str, *, instead_of: str | None = None) ->
     Args:
         path: The file.
         text: Its new text.
-        instead_of: The text that it must still have; None for any.
+        instead_of: The text that it must still have, as :func:`read_to_the_letter` returns it; None for any.
 
     Raises:
         StorageError: The folder is missing, not writable, or the disk is full, the server could not read the

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -19,6 +18,7 @@ from google.protobuf import text_format
 
 from tuner.adapters.tfserving.schema import message
 from tuner.errors import AdapterError, Refused
+from tuner.files.storage import read_to_the_letter, unfinished_copies
 
 __all__ = ["KEPT", "delete", "fixed", "is_his", "is_there", "locked", "read"]
 
@@ -56,12 +56,9 @@ def locked(path: Path) -> Iterator[None]:
 
 def _sweep(path: Path) -> None:
     """Remove what a tuner has begun to write that was killed: whoever writes has the lock."""
-    names = "|".join(re.escape(name[:50]) for name in (path.name, f"{path.name}{KEPT}"))
-    half = re.compile(rf"\.({names})\.\d+\.\d+")
     with suppress(OSError):
-        for child in path.parent.iterdir():
-            if half.fullmatch(child.name):
-                child.unlink()
+        for copy in [*unfinished_copies(path), *unfinished_copies(path.with_name(f"{path.name}{KEPT}"))]:
+            copy.unlink()
 
 
 def _take(lock: Path) -> int:
@@ -117,7 +114,7 @@ def read(path: Path) -> tuple[str, Any]:
         AdapterError: It cannot be read, or is no model configuration.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_to_the_letter(path)
         return text, text_format.Parse(text, message("ModelServerConfig")())
     except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
         raise AdapterError(f"model configuration {path} cannot be read: {error}") from error

@@ -11,6 +11,7 @@ from google.protobuf.text_format import Parse
 from tritonclient.grpc import model_config_pb2
 
 from tuner.adapters.triton import repository_file as module
+from tuner.adapters.triton.change import change
 from tuner.adapters.triton.configuration import ModelConfig
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.errors import AdapterError, Refused, StorageError
@@ -124,11 +125,8 @@ def test_a_file_that_is_written_while_the_server_takes_ours_stays(polling: Polli
     assert polling.file.read_text() == THEIRS
 
 
-def test_a_disk_that_is_full_when_the_file_is_put_back(
-    polling: Polling, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An error of the adapter, which says both."""
-    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the disk be full once a file has been written."""
 
     def once(path: Path, text: str, **options: str) -> None:
         write_for_server(path, text, **options)
@@ -138,6 +136,15 @@ def test_a_disk_that_is_full_when_the_file_is_put_back(
         raise StorageError("no space left")
 
     monkeypatch.setattr(module, "write_for_server", once)
+
+
+def test_a_disk_that_is_full_when_the_file_is_put_back(
+    polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the adapter, which says both."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+
+    fill_disk(monkeypatch)
 
     with pytest.raises(AdapterError, match=r"did not take .* could not be put back: no space left"):
         control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
@@ -159,16 +166,62 @@ def test_other_words_of_the_operators_for_the_same(polling: Polling) -> None:
     assert "still mine" in polling.file.read_text()
 
 
+@pytest.fixture
+def a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AMPLE", -1.0)
+
+
+@pytest.mark.usefixtures("a_minute_later")
 def test_a_file_that_the_server_has_refused_for_a_minute(polling: Polling) -> None:
     """It does not keep the model from being tuned, and comes back in the end."""
     control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
     polling.file.write_text(THEIRS)
-    os.utime(polling.file, (0, 0))
 
     control.config()
     control.load({"name": "mlp"}, 0.0)
 
     assert polling.file.read_text() == THEIRS
+
+
+def test_a_file_that_the_operator_is_just_writing(polling: Polling) -> None:
+    """It is empty for a moment, and says nothing yet; a file put in its place would take his words away."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+
+    with polling.file.open("w") as file:
+        with pytest.raises(Refused, match="does not run that yet"):
+            change(control, control.config(), {"name": "mlp", "max_batch_size": 4}, 0.0)
+        file.write(THEIRS)
+
+    assert polling.file.read_text() == THEIRS
+
+
+def test_a_file_that_is_copied_with_its_time(polling: Polling) -> None:
+    """It was written long ago, but has just come, and the server does not run it yet."""
+    control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+    polling.file.write_text(THEIRS)
+    os.utime(polling.file, (0, 0))
+
+    with pytest.raises(Refused, match="does not run that yet"):
+        change(control, control.config(), {"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert polling.file.read_text() == THEIRS
+
+
+@pytest.mark.usefixtures("a_minute_later")
+def test_a_file_that_is_removed_and_says_what_the_server_makes_up_itself(polling: Polling) -> None:
+    """After a minute the model is tuned on; nothing is left of the file in the end."""
+
+    class MakesUp(Polling):
+        def config(self) -> ModelConfig:
+            return super().config() if self.file.exists() else {"name": "mlp"}
+
+    control = RepositoryFile(MakesUp(polling.file), polling.file.parents[1], "mlp")
+    polling.file.unlink()
+
+    change(control, control.config(), {"name": "mlp", "max_batch_size": 4}, 0.0)
+    change(control, control.config(), {"name": "mlp"}, 0.0)
+
+    assert not polling.file.exists()
 
 
 def test_a_text_of_a_killed_tuner_that_the_server_has_not_taken(polling: Polling) -> None:
@@ -205,3 +258,90 @@ def test_a_file_that_was_written_just_before_it_was_opened(polling: Polling) -> 
         control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
 
     assert polling.file.read_text() == THEIRS
+
+
+def test_a_file_with_line_ends_of_another_system(polling: Polling) -> None:
+    """It is changed like any other, and comes back to the letter."""
+    polling.file.write_bytes(text := b'name: "mlp"  # mine\r\nmax_batch_size: 2\r\n')
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+    control.load({"name": "mlp", "max_batch_size": 2}, 0.0)
+
+    assert polling.file.read_bytes() == text
+
+
+@pytest.fixture
+def left(polling: Polling) -> RepositoryFile:
+    """The control of a model whose last tuner was killed before the server had taken what it wrote."""
+    was = polling.config()
+    polling.file.write_text(f"{module.OURS}name: 'mlp' max_batch_size: 4")
+    taken, polling.config = polling.config, lambda: was  # type: ignore[method-assign]
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+    polling.config = taken  # type: ignore[method-assign]
+    return control
+
+
+def test_a_text_of_a_killed_tuner_that_the_server_takes_late(left: RepositoryFile, polling: Polling) -> None:
+    """It is what runs, and the next change goes on from it."""
+    change(left, left.config(), {"name": "mlp", "max_batch_size": 8}, 0.0)
+
+    assert "max_batch_size: 8" in polling.file.read_text()
+
+
+def test_nothing_is_put_back_over_a_text_that_the_server_has_taken_late(
+    left: RepositoryFile, polling: Polling
+) -> None:
+    """It would be another change, which nobody has asked for."""
+    left.put_back()
+
+    assert "max_batch_size: 4" in polling.file.read_text()
+
+
+def test_going_back_from_a_text_that_the_server_has_taken_late(
+    left: RepositoryFile, polling: Polling
+) -> None:
+    """What ran before the killed tuner's change runs again."""
+    change(left, left.config(), {"name": "mlp"}, 0.0)
+
+    assert polling.config() == {"name": "mlp"}
+
+
+def test_a_late_text_of_ours_is_not_taken_for_the_operators(
+    polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full when it should have been put back; then the server took it."""
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+
+    monkeypatch.setattr(polling, "config", lambda: {"name": "mlp"})
+    fill_disk(monkeypatch)
+    with pytest.raises(AdapterError, match="could not be put back"):
+        control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+    monkeypatch.undo()
+    change(control, control.config(), {"name": "mlp"}, 0.0)
+
+    assert polling.file.read_text() == TEXT
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.usefixtures("a_minute_later")
+def test_a_copy_that_a_killed_tuner_has_begun(polling: Polling, others: int) -> None:
+    """It goes with the next change; what has another name stays."""
+    names = [".config.pbtxt.4711.140", ".config.pbtxt.swp"]
+    polling.file.with_name(names[others]).write_text("name:")
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert len(list(polling.file.parent.iterdir())) == 1 + others
+
+
+def test_a_copy_that_another_tuner_is_writing(polling: Polling) -> None:
+    """It stays: the other could not go on."""
+    copy = polling.file.with_name(".config.pbtxt.4711.140")
+    copy.write_text("name:")
+    control = RepositoryFile(polling, polling.file.parents[1], "mlp")
+
+    control.load({"name": "mlp", "max_batch_size": 4}, 0.0)
+
+    assert copy.exists()

@@ -122,7 +122,7 @@ def test_the_reach_is_fitted_as_long_as_windows_come(monkeypatch: pytest.MonkeyP
         counted.append(points.logs.size)
         return theta
 
-    monkeypatch.setattr("tuner.agents.rrl.perception.fit", fit)
+    monkeypatch.setattr("tuner.agents.rrl.smoother.fit", fit)
     agent = make({"smoothing": {"points": 10}, "memory": 60, "detect_drift": False})
     fits = []
     for n in range(200):

@@ -487,3 +487,21 @@ def test_a_change_that_was_to_come_long_ago_is_not_waited_for(tmp_path: Path) ->
     store.close()
 
     assert second.reconciler.unconfirmed is None
+
+
+def test_a_change_is_not_waited_for_any_longer_because_of_a_restart(tmp_path: Path) -> None:
+    """Ten minutes are counted from its own end: what is set later was set by somebody else."""
+    now = 1000.0
+    store, target = Store(tmp_path / "s.db", now=lambda: now), server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    target.refuses = {BAD}
+    assert first.step().outcome == "failed"
+    now += 590.0
+
+    second, _ = life(store, target)
+    store.close()
+
+    change = second.reconciler.unconfirmed
+    assert change is not None
+    assert change.deadline == pytest.approx(second._clock.now() + 10.0)

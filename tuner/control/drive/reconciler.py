@@ -85,6 +85,7 @@ class Reconciler:
         back: bool = False,
         record: WindowRecord | None = None,
         came: Callable[[], None] | None = None,
+        within: float = LATE,
     ) -> None:
         """Note a change whose end was not seen: the next turns find out whether it came about.
 
@@ -94,8 +95,9 @@ class Reconciler:
             back: Whether it is a rollback.
             record: The turn whose end has to be written down, if there is one.
             came: Writes down that a change of an earlier life came about, if that has to be done.
+            within: How long it may still come about, s.
         """
-        self.unconfirmed = Unconfirmed(previous, wanted, back, self._now() + LATE, record, came=came)
+        self.unconfirmed = Unconfirmed(previous, wanted, back, self._now() + within, record, came=came)
 
     def compare(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.

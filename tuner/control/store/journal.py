@@ -134,7 +134,8 @@ def _expect_late(store: Store, target: int, driver: Driver) -> None:
         with suppress(StorageError):  # the store owes it
             store.changed(change.decision, "applied", change.wanted, error=error)
 
-    driver.reconciler.expect(change.previous, change.wanted, back=change.back, came=came)
+    within = LATE - max(store.now() - change.ended, 0.0)
+    driver.reconciler.expect(change.previous, change.wanted, back=change.back, came=came, within=within)
 
 
 def _put_back(driver: Driver, previous: Configuration) -> str:

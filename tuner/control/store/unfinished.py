@@ -24,6 +24,8 @@ class Unfinished:
     """Whether it was a rollback."""
     failed_requests: FailedRequests
     """In the last usable window before it; none without one."""
+    ended: float
+    """When its end was written down, or else when it was decided, s since 1970."""
 
 
 def unfinished_change(store: Store, target: int) -> Unfinished | None:
@@ -55,9 +57,10 @@ def late_change(store: Store, target: int, seconds: float) -> Unfinished | None:
         "ORDER BY id DESC",
         target,
     )
-    if row is None or row["outcome"] == "applied" or (row["ended"] or row["time"]) < store.now() - seconds:
+    if row is None or row["outcome"] == "applied":
         return None
-    return _unfinished(store, row)
+    change = _unfinished(store, row)
+    return change if change.ended >= store.now() - seconds else None
 
 
 def unjudged_change(store: Store, target: int) -> Unfinished | None:
@@ -81,6 +84,7 @@ def _unfinished(store: Store, row: sqlite3.Row) -> Unfinished:
         wanted=store.configuration(row["configuration"]),
         back=row["action"] == ACTIONS[Rollback],
         failed_requests=_failed_requests(store, row),
+        ended=row["ended"] or row["time"],
     )
 
 

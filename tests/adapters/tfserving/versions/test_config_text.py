@@ -92,3 +92,17 @@ def test_what_a_killed_tuner_had_begun_to_write_is_swept_up(path: Path) -> None:
         pass
 
     assert sorted(file.name for file in path.parent.iterdir()) == [".models.config.swp", "models.config"]
+
+
+def test_a_file_with_line_ends_of_another_system(path: Path, server: Server) -> None:
+    """It is changed like any other, and comes back to the letter."""
+    path.write_bytes(text := TEXT.replace("\n", "\r\n").encode())
+    steering = ConfigFile(path, "mlp", "stable", server, 1.0)
+    steering.admit(3)
+    steering.switch(3)
+
+    steering.switch(1)
+    steering.dismiss([3])
+    steering.restore()
+
+    assert path.read_bytes() == text
