@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
@@ -25,6 +26,7 @@ POLL = 0.02
 
 FORGET_AFTER = 3600.0
 """s after which a server or a session that no pool has any more is forgotten; until then it may come back."""
+_log = logging.getLogger(__name__)
 
 Connect = Callable[[Sequence[str]], Connection]
 """Opens the connection to a server, from the targets of its models."""
@@ -135,7 +137,10 @@ class PoolKeeper:
         for server in pool.servers:
             if server.address not in present:
                 self._gone[server.address] = loop.call_later(FORGET_AFTER, self._forget, server.address)
-            await server.connection.close()
+            try:
+                await server.connection.close()
+            except Exception:  # the others are closed all the same
+                _log.exception("the connection to %s could not be closed", server.address)
 
     def _forget_sessions(self, pool: Pool) -> None:
         """Forget those sessions of a pool that has ended that no other has, unless they come back."""

@@ -59,6 +59,8 @@ OFFER_AGAIN = 0.1
 """Part of the SLO after which a dropped request may be offered again, if its client gives it more time."""
 TOO_LATE = "could not be executed in time: its deadline is too near for every backend"
 """Why a request is refused that waited when a scheduler began."""
+SCHEDULER_FAILED = "the dispatcher could not begin to schedule, and tries again; its log says why"
+"""Why a request is refused although servers are up."""
 
 
 class Pool:
@@ -132,7 +134,7 @@ class Pool:
     def why_down(self) -> str:
         """Return why no server takes batches."""
         reasons = "; ".join(dict.fromkeys(server.reason for server in self.servers if not server.up))
-        return f"no backend is up: {reasons}"
+        return f"no backend is up: {reasons or SCHEDULER_FAILED}"
 
     def session(self, name: str) -> PoolSession:
         """Return a session."""
@@ -199,16 +201,21 @@ class Pool:
             self.restart()
 
     def restart(self) -> None:
-        """Begin a new scheduler over the servers that are up; what waits arrives there again."""
+        """Begin a new scheduler over the servers that are up; what waits arrives there again.
+
+        If it cannot begin, that is tried again when it would be told what was learned; what waits stays.
+        """
+        self.scheduler = None
+        self._wait_to_tune()
+        up = self._servers_up()
+        self._lanes.renew(up)
+        if up:
+            self._begin(up)
         waiting = still_waiting(self._waiting.values())
         self._waiting.clear()
         for one in waiting:
             self._queues[one.session].items -= one.items
-        up = self._servers_up()
-        self._lanes.renew(up)
-        self.scheduler = None
-        if up:
-            self._begin(up)
+            one.queued = False
         reason, status = (TOO_LATE, Status.DEADLINE) if up else (self.why_down(), Status.UNAVAILABLE)
         for one in sorted(waiting, key=lambda one: one.due):
             self._retry(one, reason, status)
@@ -264,7 +271,6 @@ class Pool:
         if self._journal is not None:
             self._segment = self._journal.begin(self.rules.policy, self.rules.chosen, spec)
         self.scheduler = Scheduler(policy, self._segment.log if self._segment is not None else None)
-        self._wait_to_tune()
 
     def _tables(self) -> list[np.ndarray]:
         """Return what is believed of each stream on the servers that are up.   # M x (K, B+1) s."""
@@ -282,12 +288,15 @@ class Pool:
     def _wait_to_tune(self) -> None:
         if self._tuning is not None:
             self._tuning.cancel()
-        self._tuning = self._loop.call_later(TUNE_EVERY, self._tune)
+        if not self._closed:
+            self._tuning = self._loop.call_later(TUNE_EVERY, self._tune)
 
     def _tune(self) -> None:
         """Tell the scheduler what was learned of profiles and delays, if it differs noticeably."""
         self._wait_to_tune()
         if self.scheduler is None:
+            if self._servers_up():
+                self.restart()
             return
         self._note_unsure()
         tables, delays = self._tables(), self._delays()
