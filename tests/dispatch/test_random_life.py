@@ -184,6 +184,7 @@ def check_forgotten(life: Life) -> None:
     assert {address for address, _, _ in keeper._beliefs._profiles} <= addresses
     assert {name for _, name, _ in keeper._beliefs._profiles} <= sessions
     assert {address for address, _ in keeper._accelerators._known} <= addresses
+    assert set(keeper._warned) <= addresses
     page = life.metrics.page(pools).decode()
     known = {
         label
