@@ -215,12 +215,18 @@ def test_what_was_tried_and_takes_too_long_is_refused() -> None:
         found = bench({"slo_ms": 1000.0, "profile": None}, servers=1)
         server = found.servers["a:1"]
         server.beta = 300 * MS
+        reasons = []
         async with found as dispatcher:
             for _ in range(30):
                 due = asyncio.get_running_loop().time() + 200 * MS
                 refused = await outcome(dispatcher.infer(request(deadline=due)))
                 assert isinstance(refused, Refused)
+                reasons.append(refused.reason)
                 await asyncio.sleep(0.5)
+        assert reasons[-1] == (
+            "could not be executed within the 200 ms that its client gives: "
+            "no backend is expected to be quick enough"
+        )
         # The first one alone, because its kind has no stream yet, and one after `DOUBTED_AFTER`.
         assert len(server.batches) == 1 + ENOUGH + 1
 
@@ -284,8 +290,21 @@ def test_overload_is_refused_with_its_reason() -> None:
         refused = [one for one in answers if isinstance(one, Refused)]
         assert {one.status for one in refused} == {Status.DEADLINE, Status.EXHAUSTED}
         assert max(seconds for _, _, seconds in found.counts.ends) <= 50 * MS + 1e-9
-        assert any("SLO of 50 ms" in one.reason for one in refused)
+        assert any("SLO of 50 ms: other requests came first" in one.reason for one in refused)
         assert any("queue of m is full" in one.reason for one in refused)
+
+    run(main())
+
+
+def test_a_request_that_is_larger_than_the_queue() -> None:
+    """It is refused as such: the queue is not full, and to ask again is of no use."""
+
+    async def main() -> None:
+        async with bench({"queue": 2}, servers=1) as dispatcher:
+            refused = await outcome(dispatcher.infer(request(items=3)))
+            assert isinstance(refused, Refused)
+            assert refused.reason == "has 3 items, but the queue of m holds 2"
+            assert refused.status is Status.INVALID
 
     run(main())
 

@@ -160,6 +160,11 @@ class Pool:
         elif pending.items > queue.largest:
             problem = f"has {pending.items} items, but {pending.session} takes {queue.largest} at once"
             pending.refuse(Status.INVALID, problem)
+        elif pending.items > queue.session.queue:
+            problem = (
+                f"has {pending.items} items, but the queue of {pending.session} holds {queue.session.queue}"
+            )
+            pending.refuse(Status.INVALID, problem)
         elif queue.items + pending.items > queue.session.queue:
             problem = f"the queue of {pending.session} is full ({queue.session.queue} items)"
             pending.refuse(Status.EXHAUSTED, problem)
@@ -356,8 +361,7 @@ class Pool:
             items: Of the smallest batch that it may be in.
             left: What the client gives, s.
         """
-        unsure, (tables, delays) = self._unsure[place], self._assumed
-        way = delays.control + delays.data * items + delays.response
+        unsure, tables, way = self._unsure[place], self._assumed[0], self._way(items)
         if not unsure or left < way:
             return left
         times, idle = tables[place][:, items], self._lanes.idle_servers()
@@ -371,6 +375,10 @@ class Pool:
         """Return the place of the stream that a request goes with, and note that it is in use."""
         kind = self._queues[pending.session].use(pending.kind, self._loop.time())
         return self._places[pending.session, kind]
+
+    def _place_of(self, session: str, kind: Hashable) -> int:
+        """Return the place of the stream that requests of a kind go with."""
+        return self._places.get((session, kind), self._places[session, None])
 
     def _note_answered(self, requests: Iterable[Pending]) -> None:
         """Give the kinds of requests that a server has answered one by one a stream each."""
@@ -409,13 +417,33 @@ class Pool:
         slo = queue.session.slo
         queue.items -= pending.items
         pending.queued = False
-        reason = f"could not be executed within the SLO of {slo * 1e3:g} ms: other requests came first"
+        reason = self._why_dropped(pending)
         again = self._loop.time() + OFFER_AGAIN * slo
         if pending.due > again:
             pending.dropped = reason
             self._offers[pending.session].add(pending, again)
         else:
             pending.refuse(Status.DEADLINE, reason)
+
+    def _why_dropped(self, pending: Pending) -> str:
+        """Return why a policy drops a request: for others, or because no time would have been enough."""
+        slo, given = self.session(pending.session).slo, pending.due - pending.arrived
+        own = given < slo - EARLY
+        place = self._place_of(pending.session, pending.kind)
+        items = min(pending.items, self._streams[place].largest)
+        shortest = float(self._assumed[0][place][:, items].min()) + self._way(items)
+        others = self._lanes.occupied or any(queue.items for queue in self._queues.values())
+        if others and shortest <= min(slo, given):
+            why = "other requests came first"
+        else:
+            why = "no backend is expected to be quick enough"
+        limit = f"the {given * 1e3:.4g} ms that its client gives" if own else f"the SLO of {slo * 1e3:g} ms"
+        return f"could not be executed within {limit}: {why}"
+
+    def _way(self, items: int) -> float:
+        """Return what the scheduler assumes that a batch and its answer are under way, s."""
+        delays = self._assumed[1]
+        return delays.control + delays.data * items + delays.response
 
     def _offer_again(self, pending: Pending) -> None:
         self._retry(pending, pending.dropped, Status.DEADLINE)
@@ -494,6 +522,6 @@ class Pool:
 
     def _quickest(self, pending: Pending) -> float:
         """Return the shortest time from now in which a request could be answered, s."""
-        place = self._places.get((pending.session, pending.kind), self._places[pending.session, None])
+        place = self._place_of(pending.session, pending.kind)
         up, now = self._servers_up(), self._loop.time()
         return self._beliefs.quickest(up, self._streams[place], pending.items, now)
