@@ -208,6 +208,24 @@ def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_server_of_which_nothing_is_known_and_batches_that_wait_as_long_as_they_can(servers: int) -> None:
+    """The first batch of a server shows how long they take; only that may come too late."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0, "profile": None}, servers=servers, options={"deferral": 1.0})
+        for server in found.servers.values():
+            server.beta = 170 * MS
+        async with found as dispatcher:
+            answers = []
+            for _ in range(30):
+                answers.append(await outcome(dispatcher.infer(request())))
+                await asyncio.sleep(100 * MS)
+        assert sum(isinstance(one, Refused) for one in answers) <= servers
+
+    run(main())
+
+
 def test_what_was_tried_and_takes_too_long_is_refused() -> None:
     """Some requests are tried in vain, and later one now and then; all others are refused at once."""
 
