@@ -17,7 +17,7 @@ from tuner.dispatch.backends.connection import Lost, ModelLimits
 from tuner.dispatch.backends.server import LONGEST_ORPHAN
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.grant import Ask, Ended
-from tuner.dispatch.pool.pool import MOST_TRIES
+from tuner.dispatch.pool.flow import MOST_TRIES
 from tuner.dispatch.pool.profiles import DOUBTED_AFTER, ENOUGH
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
