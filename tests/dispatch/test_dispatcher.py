@@ -17,7 +17,7 @@ from tuner.dispatch.backends.connection import Lost, ModelLimits
 from tuner.dispatch.backends.server import LONGEST_ORPHAN
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.grant import Ask, Ended
-from tuner.dispatch.pool.pool import MOST_TRIES
+from tuner.dispatch.pool.flow import MOST_TRIES
 from tuner.dispatch.pool.profiles import DOUBTED_AFTER, ENOUGH
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 
@@ -208,6 +208,24 @@ def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_server_of_which_nothing_is_known_and_batches_that_wait_as_long_as_they_can(servers: int) -> None:
+    """The first batch of a server shows how long they take; only that may come too late."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0, "profile": None}, servers=servers, options={"deferral": 1.0})
+        for server in found.servers.values():
+            server.beta = 170 * MS
+        async with found as dispatcher:
+            answers = []
+            for _ in range(30):
+                answers.append(await outcome(dispatcher.infer(request())))
+                await asyncio.sleep(100 * MS)
+        assert sum(isinstance(one, Refused) for one in answers) <= servers
+
+    run(main())
+
+
 def test_what_was_tried_and_takes_too_long_is_refused() -> None:
     """Some requests are tried in vain, and later one now and then; all others are refused at once."""
 
@@ -215,12 +233,18 @@ def test_what_was_tried_and_takes_too_long_is_refused() -> None:
         found = bench({"slo_ms": 1000.0, "profile": None}, servers=1)
         server = found.servers["a:1"]
         server.beta = 300 * MS
+        reasons = []
         async with found as dispatcher:
             for _ in range(30):
                 due = asyncio.get_running_loop().time() + 200 * MS
                 refused = await outcome(dispatcher.infer(request(deadline=due)))
                 assert isinstance(refused, Refused)
+                reasons.append(refused.reason)
                 await asyncio.sleep(0.5)
+        assert reasons[-1] == (
+            "could not be executed within the 200 ms that its client gives: "
+            "no backend is expected to be quick enough"
+        )
         # The first one alone, because its kind has no stream yet, and one after `DOUBTED_AFTER`.
         assert len(server.batches) == 1 + ENOUGH + 1
 
@@ -284,8 +308,21 @@ def test_overload_is_refused_with_its_reason() -> None:
         refused = [one for one in answers if isinstance(one, Refused)]
         assert {one.status for one in refused} == {Status.DEADLINE, Status.EXHAUSTED}
         assert max(seconds for _, _, seconds in found.counts.ends) <= 50 * MS + 1e-9
-        assert any("SLO of 50 ms" in one.reason for one in refused)
+        assert any("SLO of 50 ms: other requests came first" in one.reason for one in refused)
         assert any("queue of m is full" in one.reason for one in refused)
+
+    run(main())
+
+
+def test_a_request_that_is_larger_than_the_queue() -> None:
+    """It is refused as such: the queue is not full, and to ask again is of no use."""
+
+    async def main() -> None:
+        async with bench({"queue": 2}, servers=1) as dispatcher:
+            refused = await outcome(dispatcher.infer(request(items=3)))
+            assert isinstance(refused, Refused)
+            assert refused.reason == "has 3 items, but the queue of m holds 2"
+            assert refused.status is Status.INVALID
 
     run(main())
 

@@ -80,8 +80,8 @@ def left(life: Life) -> dict[str, Any]:
     servers = [server for pool in pools for server in pool.servers]
     found = {
         "items": sum(queue.items for pool in pools for queue in pool._queues.values()),
-        "entries": sum(len(pool._waiting) for pool in pools),
-        "offers": sum(len(offers._dropped) for pool in pools for offers in pool._offers.values()),
+        "entries": sum(len(pool._flow.entries) for pool in pools),
+        "offers": sum(pool._flow.offered for pool in pools),
         "batches": sum(pool.busy for pool in pools),
         "executing": sum(len(one.batches) for one in keeper._accelerators._known.values()),
         "orphans": sum(len(server.orphans) for server in servers),
@@ -184,6 +184,7 @@ def check_forgotten(life: Life) -> None:
     assert {address for address, _, _ in keeper._beliefs._profiles} <= addresses
     assert {name for _, name, _ in keeper._beliefs._profiles} <= sessions
     assert {address for address, _ in keeper._accelerators._known} <= addresses
+    assert set(keeper._warned) <= addresses
     page = life.metrics.page(pools).decode()
     known = {
         label

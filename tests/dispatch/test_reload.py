@@ -17,7 +17,7 @@ import pytest
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tests.dispatch.test_dispatcher import echoes, outcome, poisson
-from tuner.dispatch.backends.connection import Connection, Lost
+from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.metrics import Metrics
@@ -268,6 +268,8 @@ def test_backends_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
         found = bench(on("m", "b0"), servers=0)
         found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
         found.servers = {f"b{number}:1": FakeServer(f"b{number}:1") for number in range(31)}
+        for server in found.servers.values():
+            server.limits_of["m"] = ModelLimits(max_batch=16, batches_itself=True)  # which is warned of
         async with found as dispatcher:
             for number in range(31):
                 await dispatcher.reload(config(on("m", f"b{number}", *(["b0"] if number == 30 else []))))
@@ -275,12 +277,14 @@ def test_backends_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
                 dispatcher.pools[0].servers[0].lost("it was lost")
                 await asyncio.sleep(1.0)
             known = dispatcher._keeper
+            assert len(known._warned) == len(found.warnings) == 31
             assert len({place[0] for place in known._beliefs._profiles}) == 31
             page = metrics.page(dispatcher.pools).decode()
             assert 'backend="b7:1"' in page
             await asyncio.sleep(100.0)
             assert {place[0] for place in known._beliefs._profiles} == {"b0:1", "b30:1"}
             assert {place[0] for place in known._accelerators._known} == {"b0:1", "b30:1"}
+            assert set(known._warned) == {"b0:1", "b30:1"}
             page = metrics.page(dispatcher.pools).decode()
             assert set(re.findall('backend="([^"]*)"', page)) == {"b0:1", "b30:1"}
             assert 'servetune_dispatch_backend_losses_total{backend="b0:1"} 1.0' in page

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Self
 
 from tuner.adapters.registry import scheme_of
@@ -25,6 +27,7 @@ POLL = 0.02
 
 FORGET_AFTER = 3600.0
 """s after which a server or a session that no pool has any more is forgotten; until then it may come back."""
+_log = logging.getLogger(__name__)
 
 Connect = Callable[[Sequence[str]], Connection]
 """Opens the connection to a server, from the targets of its models."""
@@ -50,7 +53,7 @@ class PoolKeeper:
         connect: Opens connections.
         observer: Hears of everything.
         beliefs: What is known of servers, whatever their pools.
-        warn: Receives what the operator should know, each sentence once.
+        warn: Receives what the operator should know, each sentence once while its server is known.
         journal: Records what the schedulers are asked and answer, if given.
     """
 
@@ -69,7 +72,7 @@ class PoolKeeper:
         self._beliefs = beliefs
         self._accelerators = Accelerators()
         self._say = warn
-        self._warned: set[str] = set()
+        self._warned: dict[str, set[str]] = {}  # the sentences, by the address that they are about
         self._journal = journal
         self._watching: dict[Pool, list[asyncio.Task[None]]] = {}
         self._gone: dict[str, asyncio.TimerHandle] = {}  # by address: forgets a server that no pool has
@@ -135,7 +138,10 @@ class PoolKeeper:
         for server in pool.servers:
             if server.address not in present:
                 self._gone[server.address] = loop.call_later(FORGET_AFTER, self._forget, server.address)
-            await server.connection.close()
+            try:
+                await server.connection.close()
+            except Exception:  # the others are closed all the same
+                _log.exception("the connection to %s could not be closed", server.address)
 
     def _forget_sessions(self, pool: Pool) -> None:
         """Forget those sessions of a pool that has ended that no other has, unless they come back."""
@@ -153,6 +159,7 @@ class PoolKeeper:
     def _forget(self, address: str) -> None:
         """Forget a server."""
         del self._gone[address]
+        self._warned.pop(address, None)
         self._beliefs.forget(address)
         self._accelerators.forget(address)
         self._observer.gone(address)
@@ -176,14 +183,15 @@ class PoolKeeper:
                 scheme=scheme_of(found[0]),
                 batches_itself=config.mode == "grants",
                 changed=pool.changed,
-                warn=self._warn,
+                warn=partial(self._warn, address),
             )
             for address, found in targets.items()
         ]
 
-    def _warn(self, sentence: str) -> None:
-        if sentence not in self._warned:
-            self._warned.add(sentence)
+    def _warn(self, address: str, sentence: str) -> None:
+        warned = self._warned.setdefault(address, set())
+        if sentence not in warned:
+            warned.add(sentence)
             self._say(sentence)
 
 

@@ -8,6 +8,8 @@ down  it answers for all its models, and nothing that it was  up: it gets batche
 up    a batch fails, is far too late, or two probes fail; or  down: its batches go elsewhere
       a model was replaced by one that cannot be served
 up    a model was replaced by one with other limits           up: with these
+any   we ourselves fail over it, such as the pool that takes  down; the pool hears of it again
+      it in
 ====  ======================================================  ==================================
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +36,7 @@ FAILURES = 2
 """Failed probes, one after the other, after which a server is down."""
 LONGEST_ORPHAN = 30.0
 """s after which a batch that was given up no longer keeps its server down: its connection is dead."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -64,6 +68,10 @@ class WatchedServer:
     """What it said last of each session's model."""
     orphans: dict[asyncio.Task[object], float] = field(default_factory=dict)
     """Batches that were given up and have not ended, and when each is forgotten, s."""
+    _told: bool = True
+    """Whether ``changed`` has taken what it was called for last."""
+    _failures: int = 0
+    """Failed probes, one after the other."""
     _doubt: str = ""
     _limits_at: float = 0.0
     """When it said so, s."""
@@ -91,7 +99,13 @@ class WatchedServer:
         if self.up:
             self.up = False
             self._woken.set()
-            self.changed(self)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Say that it came or went, or that its limits changed."""
+        self._told = False
+        self.changed(self)
+        self._told = True
 
     def doubt(self, reason: str) -> None:
         """Probe the server now, and take it out if that fails.
@@ -114,26 +128,36 @@ class WatchedServer:
             batch.exception()  # nobody waits for it any more
 
     async def watch(self) -> None:
-        """Probe it for good."""
-        failures = 0
+        """Probe it for good, whatever fails: else a server would never come back."""
         while True:
-            if not self.up:
-                await self._come_up()
-                self.asked = True
-                failures = 0
-            elif await self._probe():
-                failures = 0
-                await self._refresh_limits()
-            else:
-                failures += 1
-                if failures >= FAILURES or self._doubt:
-                    self.lost(self._doubt or f"{self.address} did not answer {FAILURES} probes")
+            try:
+                await self._look()
+            except Exception:
+                _log.exception("probing %s failed in the dispatcher; it goes on", self.address)
+                self.up, self._told = False, False
+                self.reason = f"the dispatcher failed over {self.address}; its log says why"
+            self.asked = True
             self._doubt = ""
             self._woken.clear()
             # Not `wait_for`, which in Python 3.11 swallows a cancellation that comes with what it awaits.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_UP if self.up else PROBE_DOWN):
                     await self._woken.wait()
+
+    async def _look(self) -> None:
+        """Probe it, and take it in or out by what that shows."""
+        if not self._told:
+            self._tell()
+        if not self.up:
+            self._failures = 0
+            await self._come_up()
+        elif await self._probe():
+            self._failures = 0
+            await self._refresh_limits()
+        else:
+            self._failures += 1
+            if self._failures >= FAILURES or self._doubt:
+                self.lost(self._doubt or f"{self.address} did not answer {FAILURES} probes")
 
     async def _probe(self) -> bool:
         """Ask whether it answers for its models; note how long that takes."""
@@ -163,7 +187,7 @@ class WatchedServer:
             self.reason = problem
             return
         self.limits, self.reason, self.up = found, "", True
-        self.changed(self)
+        self._tell()
 
     async def _refresh_limits(self) -> None:
         """Ask now and then what the models of a server that is up can do: they may have been replaced."""
@@ -179,7 +203,7 @@ class WatchedServer:
             self.lost(problem)
         else:
             self.limits = found
-            self.changed(self)
+            self._tell()
 
     async def _ask_limits(self) -> dict[str, ModelLimits]:
         """Ask what its models can do.

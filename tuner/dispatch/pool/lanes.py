@@ -89,6 +89,11 @@ class Lanes:
         return {lane.server_number for lane in self._present if not lane.accelerator.batches}
 
     @property
+    def occupied(self) -> bool:
+        """Whether anything is on its way to a present lane, whoever sent it."""
+        return any(lane.accelerator.batches for lane in self._present)
+
+    @property
     def busy(self) -> bool:
         """Whether a batch is on its way."""
         return bool(self._tasks)

@@ -12,10 +12,12 @@ from collections.abc import Callable
 
 from tuner.dispatch.pool.pending import Pending
 
-__all__ = ["Offers"]
+__all__ = ["Offers", "why_dropped"]
 
 APART = 1e-3
 """s between two offers of a session."""
+ROUNDING = 1e-6
+"""s by which a deadline of the SLO may be nearer than the SLO."""
 
 
 class Offers:
@@ -29,6 +31,9 @@ class Offers:
         self._offer = offer
         self._dropped: deque[tuple[float, Pending]] = deque()  # with when it may be offered, s
         self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._dropped)
 
     def add(self, pending: Pending, soonest: float) -> None:
         """Offer a request when its turn comes.
@@ -63,3 +68,20 @@ class Offers:
             self._offer(pending)
         else:
             self._timer = loop.call_at(at, self._next)
+
+
+def why_dropped(pending: Pending, slo: float, shortest: float, *, others: bool) -> str:
+    """Return why a policy has dropped a request: for others, or because no time would have been enough.
+
+    Args:
+        pending: The request.
+        slo: Of its session, s.
+        shortest: In which time it would be answered if it came alone, s.
+        others: Whether there are any.
+    """
+    given = pending.due - pending.arrived
+    own = given < slo - ROUNDING
+    limit = f"the {given * 1e3:.4g} ms that its client gives" if own else f"the SLO of {slo * 1e3:g} ms"
+    crowded = others and shortest <= min(slo, given)
+    why = "other requests came first" if crowded else "no backend is expected to be quick enough"
+    return f"could not be executed within {limit}: {why}"

@@ -22,7 +22,7 @@ KEPT = 40
 """Latest durations of each batch size that are kept."""
 ENOUGH = 8
 """Executions of a batch size from which on it has a median of its own; also those between two fits, and those
-before the first one."""
+until which the first batch of each size is fitted at once."""
 PRIOR = 2.0
 """How many executions of the smallest and of the largest batch the prior counts as."""
 RECENT = 24
@@ -137,11 +137,12 @@ class LearnedProfile:
         self.seen = self._last[size] = now
         ratio = seconds / self._middle[size]
         self._recent.append((size, seconds, ratio))
-        known = self._durations.get(size)
-        if known is not None and len(known) >= ENOUGH:
+        known = self._durations.setdefault(size, deque(maxlen=KEPT))
+        if len(known) >= ENOUGH:
             self._ratios.append(ratio)
-        self._durations.setdefault(size, deque(maxlen=KEPT)).append(seconds)
-        if self.executions % ENOUGH == 0 or self._known() == ENOUGH:
+        known.append(seconds)
+        first = len(known) == 1 and not self.tried
+        if first or self.executions % ENOUGH == 0 or self._known() == ENOUGH:
             self._middle = self._fitted()
             self._look_for_drift()
             self._tables.clear()

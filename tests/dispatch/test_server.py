@@ -1,0 +1,131 @@
+"""The watching of a server goes on, whatever fails over it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.dispatch.clock import run
+from tests.dispatch.fakes import bench, request
+from tests.dispatch.test_dispatcher import outcome
+from tuner.dispatch.backends.server import FAILURES, PROBE_DOWN, PROBE_UP
+from tuner.dispatch.pool.pool import TUNE_EVERY
+from tuner.dispatch.request import Refused, Reply
+
+SOON = FAILURES * PROBE_UP + 4 * PROBE_DOWN
+
+
+def failing(times: int, instead: Any) -> Any:
+    """Return what fails some times, and then does what it should."""
+    left = [times]
+
+    def fails(*args: Any, **more: Any) -> Any:
+        if left[0] > 0:
+            left[0] -= 1
+            raise ZeroDivisionError
+        return instead(*args, **more)
+
+    return fails
+
+
+@pytest.mark.parametrize("what", ["taking in", "taking out", "probing", "warning"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_server_is_watched_for_good(
+    what: str, times: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failure of the dispatcher over a server, such as of its pool, is logged, and goes by."""
+
+    async def main() -> None:
+        found = bench(servers=2)
+        async with found as dispatcher:
+            pool, server = dispatcher.pools[0], found.servers["a:1"]
+            watched = pool.servers[0]
+            if what == "taking out":
+                monkeypatch.setattr(watched, "changed", failing(times, pool.changed))
+            server.alive = False
+            assert [await outcome(dispatcher.infer(request())) for _ in range(10)]
+            await asyncio.sleep(SOON)
+            broken = {
+                "taking in": (watched, "changed"),
+                "probing": (server, "ready"),
+                "warning": (watched, "_check"),
+            }
+            if what in broken:
+                monkeypatch.setattr(*broken[what], failing(times, getattr(*broken[what])))
+            server.alive = True
+            await asyncio.sleep(times * PROBE_UP + SOON)
+            assert [one.up for one in pool.servers] == [True, True]
+            answers = await asyncio.gather(*[dispatcher.infer(request()) for _ in range(20)])
+            assert [type(one) for one in answers] == [Reply] * 20
+            assert pool.waiting("m") == 0
+        assert {address for address, _ in found.counts.switches} == {"a:1", "b:1"}
+
+    run(main())
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_probe_that_fails_in_the_dispatcher_takes_a_server_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a server that cannot be probed nobody knows whether it answers; the log says why."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        async with found as dispatcher:
+            found.servers["a:1"].ready = failing(10_000, None)  # type: ignore[method-assign]
+            await asyncio.sleep(SOON)
+            refused = await outcome(dispatcher.infer(request()))
+            assert isinstance(refused, Refused)
+            assert "failed over a:1" in refused.reason
+
+    run(main())
+    assert "probing a:1 failed" in caplog.text
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_scheduler_that_cannot_begin_is_tried_again(
+    times: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What waits then goes on waiting, and what comes meanwhile is refused with the reason."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 10_000.0}, options={"deferral": 1.0})
+        async with found as dispatcher:
+            pool = dispatcher.pools[0]
+            waiting = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(3)]
+            await asyncio.sleep(0.01)
+            monkeypatch.setattr(pool, "_begin", failing(times, pool._begin))
+            with pytest.raises(ZeroDivisionError):
+                pool.restart()
+            refused = await outcome(dispatcher.infer(request()))
+            assert isinstance(refused, Refused)
+            assert "could not begin to schedule" in refused.reason
+            await asyncio.sleep(times * TUNE_EVERY)
+            assert pool.up
+            assert [type(one) for one in await asyncio.gather(*waiting)] == [Reply] * 3
+            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert pool.waiting("m") == 0
+
+    run(main())
+    assert caplog.text.count("Traceback") == times - 1
+
+
+def test_every_connection_of_a_pool_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """Also if one cannot be closed; the log says so."""
+    closed: list[str] = []
+
+    async def main() -> None:
+        found = bench(servers=3)
+        async with found:
+            for name, server in found.servers.items():
+
+                async def close(name: str = name) -> None:
+                    closed.append(name)
+                    if name == "a:1":
+                        raise ZeroDivisionError
+
+                server.close = close  # type: ignore[method-assign]
+
+    run(main())
+    assert closed == ["a:1", "b:1", "c:1"]
+    assert "a:1 could not be closed" in caplog.text
