@@ -43,6 +43,7 @@ class Restraint:
         self._lives = 0
         self._last_before = 0  # the last decision of an earlier life
         self._asked = 0  # the last decision for which a server was asked
+        self._lost: list[int] = []  # the last decision before each window that could not be stored
         self._died_of: list[Try] = []
         life.begun, life.heard = self.begin, self.heard
         self.world.asked, self.world.died = self.asked, self.died
@@ -56,8 +57,12 @@ class Restraint:
     def begin(self) -> None:
         """A process of the daemon begins."""
         self._lives += 1
+        self._last_before = self._newest()
+
+    def _newest(self) -> int:
+        """The number of the last decision."""
         row = self.life.store.row("SELECT max(id) AS id FROM decision")
-        self._last_before = (row and row["id"]) or 0
+        return (row and row["id"]) or 0
 
     # A server is asked for a change.
 
@@ -92,6 +97,8 @@ class Restraint:
 
     def heard(self, sentence: str) -> None:
         """What the daemon has made the server run is not taken for somebody else's."""
+        if sentence.startswith("this window is lost"):
+            self._lost.append(self._newest())
         ours = [one.setter for one in self.world.replicas] == ["ours"]  # of several, some may have it
         self.hold(
             not (ours and "somebody else set" in sentence), "its own change is taken for somebody else's"
@@ -165,7 +172,7 @@ class Restraint:
         if not failed:
             return 0, 0
         turns = self.life.store.rows("SELECT id FROM decision WHERE id > ?", failed[0]["id"])
-        return len(failed), len(turns)
+        return len(failed), len(turns) + sum(last >= failed[0]["id"] for last in self._lost)
 
     def died(self, replica: Replica) -> None:
         """A server has died of its configuration."""
