@@ -422,6 +422,23 @@ def test_a_window_before_a_restoration_belongs_to_its_own_load(store: Store) -> 
     assert third.loop.memory.at(third.loop.level).tried == [SPACE.encode(GOOD)]
 
 
+def test_windows_that_were_only_watched_belong_to_their_own_load(store: Store) -> None:
+    """A daemon in mode `observe` went on after one that had tuned, and the load rose."""
+    target = server()
+    first, _ = life(store, target, GOOD)
+    first.step()
+    target.measure = lambda seconds, settle=0.0, enough=math.inf: measurement(  # type: ignore[method-assign, misc]
+        running=target.running, rate=800.0
+    )
+    second, _ = life(store, target)
+    second.observe()
+
+    third, _ = life(store, target)
+
+    assert third.loop.level == third.loop.levels.level(800.0)
+    assert len(third.loop.memory.visits()) == 2
+
+
 def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:
     """With fewer values, what ran before must not speak for the nearest that is left."""
     target = server()
