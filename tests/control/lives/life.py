@@ -265,5 +265,6 @@ class Life:
             self.objective = random.choice(["latency", "strict"])
         if random.random() < 0.2 * world.trouble:
             batch, *others = SPACE.knobs
-            grid = random.choice([batch.grid, batch.grid[1:], batch.grid[:-1], (1, 2, 4, 6, 8, LARGEST)])
+            grids = batch.grid, batch.grid[1:], batch.grid[:-1], batch.grid[2:3], (1, 2, 4, 6, 8, LARGEST)
+            grid = random.choice(grids)
             world.space = KnobSpace([replace(batch, grid=grid, default=grid[0]), *others])

@@ -104,7 +104,7 @@ class Promises(Restraint):
         if pinned in world.refused or pinned in world.deadly:
             return
         for one in world.replicas:
-            exact = len(world.replicas) == 1 and not world.rounds
+            exact = not (world.fleet or world.rounds)
             alike = world.space.equal if exact else world.space.same
             runs = alike(one.running, orders.pinned)
             self.hold(runs, f"pinned to {world.text(orders.pinned)}, but it runs {world.text(one.running)}")

@@ -9,9 +9,12 @@ from typing import NamedTuple
 from tests.builders import SPACE
 from tests.control.lives.life import EPOCH, NAME, Life
 from tests.control.lives.world import Replica
+from tuner.control.decide.evidence import probability_kept
 from tuner.control.decide.limits import GuardLimits
-from tuner.control.decide.memory import HOUR, PAUSE
+from tuner.control.decide.memory import HORIZON, HOUR, PAUSE
+from tuner.control.decide.validation import unusable
 from tuner.control.store.order_book import orders_of
+from tuner.control.store.rows import measurement_of
 from tuner.knobs import ApplyCost, Configuration
 
 
@@ -78,7 +81,7 @@ class Restraint:
         ordered = row["rule"] in ("operator rolls back", "operator pinned")
         previous, decided = (life.store.configuration(row[n]) for n in ("previous", "configuration"))
         # If one of several replicas refuses, the others go back to what they ran.
-        others = len(self.world.replicas) > 1 and not SPACE.same(wanted, decided)
+        others = self.world.fleet and not SPACE.same(wanted, decided)
         taken_back = SPACE.same(wanted, previous) or others
         orders = orders_of(life.store, NAME)
         allowed = taken_back or row["rule"] == "operator rolls back"
@@ -93,13 +96,16 @@ class Restraint:
         if ordered:
             return
         self._check_limits(replica, row, wanted)
+        self._check_budget(row)
         self._check_tries(row, wanted)
 
     def heard(self, sentence: str) -> None:
         """What the daemon has made the server run is not taken for somebody else's."""
         if sentence.startswith("this window is lost"):
             self._lost.append(self._newest())
-        ours = [one.setter for one in self.world.replicas] == ["ours"]  # of several, some may have it
+        ours = (
+            not self.world.fleet and self.world.replicas[0].setter == "ours"
+        )  # of several, some may have it
         self.hold(
             not (ours and "somebody else set" in sentence), "its own change is taken for somebody else's"
         )
@@ -146,6 +152,28 @@ class Restraint:
             driver = self.life.worker and self.life.worker.driver
             assert driver is not None
             self.hold(count < most, f"{count} reloads in this hour, and it explores")
+
+    def _check_budget(self, row: sqlite3.Row) -> None:
+        """Nothing is explored while the SLO is surely kept and the error budget surely spent."""
+        driver, store = self.life.worker and self.life.worker.driver, self.life.store
+        assert driver is not None
+        if row["rule"] != "change" or "untried" not in row["reason"]:
+            return
+        sure: dict[tuple[int | None, str], bool] = {}  # whether each window has surely kept the SLO
+        charged, kept, at = [], False, (None, "")
+        for window in store.rows("SELECT * FROM window WHERE disturbed = '' AND rate > 0 ORDER BY id"):
+            m = measurement_of(window, store.configuration(window["configuration"]))
+            objective = driver.loop.objective
+            if unusable(m, objective) or not driver.loop.space.covers(m.configuration):
+                continue
+            probability, kept = probability_kept(m, objective.slo), objective.kept(m)
+            at = window["level"], self.world.text(SPACE.nearest(m.configuration))
+            good = any(surely for (level, _), surely in sure.items() if level == at[0] is not None)
+            charged.append(good and probability < 0.4)
+            for one in [at] if at[0] is not None else [one for one in sure if one[1] == at[1]]:
+                sure[one] = sure.get(one, True) and probability > 0.95
+        spent = sum(charged[-HORIZON:]) >= self.limits.budget * HORIZON
+        self.hold(not (spent and kept and sure.get(at)), "it explores, although the error budget is spent")
 
     def _check_tries(self, row: sqlite3.Row, wanted: Configuration) -> None:
         """What failed is not tried again at once, and after several failures nothing is for a while."""
