@@ -197,7 +197,7 @@ class Promises(Restraint):
         self.life.daemon(4)
         for one in world.replicas:
             as_good = good is not None and SPACE.same(one.running, good)
-            back = SPACE.same(one.running, before[0]) or as_good or world.keeps_slo(one.running)
+            back = SPACE.same(one.running, before[0]) or as_good or world.keeps_slo(one.running, 1.0)
             lost = f"{world.text(before[0])}, runs {world.text(one.running)}, last good {good}"
             self.hold(back, f"it does not get back what it lost: {lost}")
 
