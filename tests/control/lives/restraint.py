@@ -22,7 +22,6 @@ class Try(NamedTuple):
     """A change that the daemon asked the server for, by itself."""
 
     turn: int
-    life: int
     rate: float
     configuration: Configuration
 
@@ -43,11 +42,11 @@ class Restraint:
         self.broken: list[str] = []
         self.turns = 0
         self.limits = GuardLimits(**life.care)
-        self._lives = 0
         self._last_before = 0  # the last decision of an earlier life
         self._asked = 0  # the last decision for which a server was asked
         self._lost: list[int] = []  # the last decision before each window that could not be stored
         self._died_of: list[Try] = []
+        self._toward = ("", "")
         life.begun, life.heard = self.begin, self.heard
         self.world.asked, self.world.died = self.asked, self.died
 
@@ -59,8 +58,10 @@ class Restraint:
 
     def begin(self) -> None:
         """A process of the daemon begins."""
-        self._lives += 1
         self._last_before = self._newest()
+        if self._toward != (toward := (self.life.slo, self.life.objective)):
+            self._died_of.clear()  # none of the old verdicts counts
+        self._toward = toward
 
     def _newest(self) -> int:
         """The number of the last decision."""
@@ -159,25 +160,30 @@ class Restraint:
         assert driver is not None
         if row["rule"] != "change" or "untried" not in row["reason"]:
             return
-        sure: dict[tuple[int | None, str], bool] = {}  # whether each window has surely kept the SLO
-        charged, kept, at = [], False, (None, "")
+        sure: dict[tuple[int, str], bool] = {}  # whether each window has surely kept the SLO
+        doubted: set[str] = set()  # what another one stands for, or an earlier life saw under some load
+        charged, surely_kept = [], False
         for window in store.rows("SELECT * FROM window WHERE disturbed = '' AND rate > 0 ORDER BY id"):
             m = measurement_of(window, store.configuration(window["configuration"]))
             objective = driver.loop.objective
-            if unusable(m, objective) or not driver.loop.space.covers(m.configuration):
+            if unusable(m, objective):
                 continue
-            probability, kept = probability_kept(m, objective.slo), objective.kept(m)
-            at = window["level"], self.world.text(SPACE.nearest(m.configuration))
-            good = any(surely for (level, _), surely in sure.items() if level == at[0] is not None)
-            charged.append(good and probability < 0.4)
-            for one in [at] if at[0] is not None else [one for one in sure if one[1] == at[1]]:
-                sure[one] = sure.get(one, True) and probability > 0.95
+            probability = probability_kept(m, objective.slo)
+            level, text = window["level"], self.world.text(self.world.nearest(m.configuration))
+            good = any(sure[one] and one[1] not in doubted for one in sure if one[0] == level)
+            known = level is not None and driver.loop.space.covers(m.configuration)
+            charged.append(known and good and probability < 0.4)
+            if known:
+                sure[level, text] = sure.get((level, text), True) and probability > 0.95
+            else:
+                doubted |= {text, self.world.text(driver.loop.space.nearest(m.configuration))}
+            surely_kept = objective.kept(m) and text not in doubted and sure.get((level, text), False)
         spent = sum(charged[-HORIZON:]) >= self.limits.budget * HORIZON
-        self.hold(not (spent and kept and sure.get(at)), "it explores, although the error budget is spent")
+        self.hold(not (spent and surely_kept), "it explores, although the error budget is spent")
 
     def _check_tries(self, row: sqlite3.Row, wanted: Configuration) -> None:
         """What failed is not tried again at once, and after several failures nothing is for a while."""
-        one = Try(self.turns, self._lives, self.world.rate, self.world.space.nearest(wanted))
+        one = Try(self.turns, self.world.rate, self.world.space.nearest(wanted))
         if row["rule"] == "change":
             for died in self._died_of:
                 again = died[1:] == one[1:] and one.turn - died.turn < self.limits.retry_after
@@ -208,4 +214,4 @@ class Restraint:
         running = {one.running for one in self.world.replicas}
         if replica.setter == "ours" and len(running) == 1:  # else the change was never in force
             ran = self.world.space.nearest(replica.running)
-            self._died_of.append(Try(self.turns, self._lives, self.world.rate, ran))
+            self._died_of.append(Try(self.turns, self.world.rate, ran))

@@ -125,6 +125,10 @@ class ControlLoop:
         """
         return self._decoded(self.memory.incumbent(self.level))
 
+    def bans(self) -> list[on.Banned]:
+        """Return the bans in force, for the next life of the process."""
+        return [on.Banned(level, self.space.decode(one), *rest) for level, one, *rest in self.memory.bans()]
+
     def window(self, seconds: float) -> float:
         """Return how long the next window is to be, s.
 
@@ -177,12 +181,19 @@ class ControlLoop:
                     memory.failed()
                 if tried or (refused and isinstance(decision, Apply) and not decision.restores):
                     memory.ban(self.level, self._index(decision.configuration))
-            case on.Remembered(level, configuration, cost, probability, learn):
-                self.level, index = level, self._index(configuration)
-                memory.record(level, index, cost, probability)
-                if learn:
-                    state = State(level=level, configuration=index)
-                    self.agent.update(state, index, cost, state)
+            case on.Remembered():
+                self._remember(event)
+            case on.Banned(level, configuration, windows, times):
+                if self.space.covers(configuration):  # the knobs may have other values now
+                    memory.ban_again(level, self._index(configuration), windows, times)
+
+    def _remember(self, window: on.Remembered) -> None:
+        """Take in a window of an earlier life."""
+        self.level, index = window.level, self._index(window.configuration)
+        self.memory.record(window.level, index, window.cost, window.probability_kept, new=False)
+        if window.learn:
+            state = State(level=window.level, configuration=index)
+            self.agent.update(state, index, window.cost, state)
 
     def _in_force(self, change: on.InForce) -> None:
         """A change is in force; it is on probation unless it only restored what ran before."""
