@@ -212,6 +212,8 @@ class Restraint:
         """A server has died of its configuration."""
         self.world.quiet = -1
         running = {one.running for one in self.world.replicas}
-        if replica.setter == "ours" and len(running) == 1:  # else the change was never in force
+        change = self.life.store.row("SELECT outcome FROM decision WHERE outcome != 'held' ORDER BY id DESC")
+        seen = change is not None and change["outcome"] == "applied"  # else it may have had no effect
+        if seen and replica.setter == "ours" and len(running) == 1:  # else the change was never in force
             ran = self.world.space.nearest(replica.running)
             self._died_of.append(Try(self.turns, self.world.rate, ran))
