@@ -256,11 +256,16 @@ class Memory:
         """A turn has ended, with or without a window: the circuit breaker counts turns."""
         self.pause = max(self.pause - 1, 0)
 
-    def ban(self, level: int | None, configuration: int) -> None:
+    def ban(self, level: int | None, configuration: int, *, least: int = 0) -> None:
         """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows.
 
         An agent may choose it again and again: it learns nothing from a server that died of it, and may find
         cheap what fails requests. So each further ban lasts twice as long, until a window lets it stay.
+
+        Args:
+            level: The load level.
+            configuration: What is banned.
+            least: For how many windows at least.
         """
         self.probation = None
         if level is None:
@@ -269,7 +274,7 @@ class Memory:
         before = record.banned_in_a_row.get(configuration, 0)
         record.banned_in_a_row[configuration] = before + 1
         windows = self.limits.retry_after * 2 ** min(before, MOST_DOUBLINGS)
-        record.bans[configuration] = self.windows + windows
+        record.bans[configuration] = self.windows + max(windows, least)
 
     def ban_again(self, level: int, configuration: int, windows: int, times: int) -> None:
         """Take over one of the :meth:`bans` of an earlier life."""
