@@ -267,7 +267,8 @@ class World:
             self.full_until = self.time + self.random.choice([1.0, 10.0, 60.0])
         self.sleep(settle + seconds)
         up = [replica for replica in self.replicas if replica.up]
-        if not up or any(begun < one.away_until for one in up if not self.fleet):
+        gone = [begun < one.away_until for one in up]
+        if not up or (all(gone) if self.fleet else any(gone)):
             raise Unreachable("no answer")
         if self.time < self.silent_until:
             raise TimedOut("metrics: no answer")
