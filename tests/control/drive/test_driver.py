@@ -75,6 +75,23 @@ def test_a_rollback_that_fails_is_tried_again(error: Exception) -> None:
     assert server.running == configuration()
 
 
+def test_what_the_server_refuses_to_go_back_to_gives_way_to_the_next_best() -> None:
+    """Somebody had set it. Three refusals open the circuit breaker, and after that another one is applied."""
+    bad, good = configuration(4), configuration()
+    server = FakeServer(
+        FakeClock(), lambda c: 0.045 if c == bad else 0.010 if c == configuration(2) else 0.02
+    )
+    driver, _ = drive(server, configuration(2), bad, bad)
+    driver.step()
+    server.refuses = {configuration(2)}
+
+    records = [driver.step() for _ in range(12)]
+
+    back = [record for record in records if isinstance(record.decision, Rollback)]
+    assert [record.outcome for record in back] == ["failed"] * 3 + ["applied"]
+    assert server.running == good
+
+
 def test_a_rollback_goes_near_to_what_the_server_cannot_be_set_to() -> None:
     """It ran a batch of 5 when we came, which its adapter does not take."""
     server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)

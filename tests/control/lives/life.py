@@ -265,5 +265,8 @@ class Life:
             self.objective = random.choice(["latency", "strict"])
         if random.random() < 0.2 * world.trouble:
             batch, *others = SPACE.knobs
-            grid = random.choice([batch.grid, batch.grid[1:], batch.grid[:-1], (1, 2, 4, 6, 8, LARGEST)])
+            runs = {one[batch.name] for one in (world.home, *(one.running for one in world.replicas))}
+            fixed = tuple(sorted({batch.grid[2], *runs}))  # adapters add what runs, and what ran at first
+            grids = batch.grid, batch.grid[1:], batch.grid[:-1], fixed, (1, 2, 4, 6, 8, LARGEST)
+            grid = random.choice(grids)
             world.space = KnobSpace([replace(batch, grid=grid, default=grid[0]), *others])

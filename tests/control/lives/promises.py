@@ -28,6 +28,7 @@ class Promises(Restraint):
         super().__init__(life)
         self._good: set[tuple[str, float]] = set()  # what has kept the SLO in this life, under which rate
         self._bad: set[tuple[str, float]] = set()  # what has ever broken it
+        self._reunited = False  # whether the last change only gave all replicas what most of them ran
         life.watch, life.ended = self.turn, self.end
 
     def begin(self) -> None:
@@ -45,6 +46,7 @@ class Promises(Restraint):
         broken = surely and not report.kept and report.first_after_change
         good = {one for one, rate in self._good - self._bad if rate == world.rate} - {text}
         held = "operator" in record.decision.rule or record.decision.rule == "circuit breaker"
+        held |= self._reunited
         if broken and good and not held and self.life.mode == "apply" and not m.restarted:
             back = record.decision.rule in ("broken on probation", "failures on probation")
             self.hold(back, f"{text} broke the SLO, and stays, although {' '.join(good)} kept it")
@@ -62,6 +64,8 @@ class Promises(Restraint):
         if orders_of(self.life.store, NAME).standing:
             self._died_of.clear()  # the operator may have restarted it
         self._check_probation(report)
+        if report.record.outcome == "applied":
+            self._reunited = "replicas differ" in report.record.decision.reason
         self._check_running(report)
         self._check_pin(report)
 
@@ -104,7 +108,7 @@ class Promises(Restraint):
         if pinned in world.refused or pinned in world.deadly:
             return
         for one in world.replicas:
-            exact = len(world.replicas) == 1 and not world.rounds
+            exact = not (world.fleet or world.rounds)
             alike = world.space.equal if exact else world.space.same
             runs = alike(one.running, orders.pinned)
             self.hold(runs, f"pinned to {world.text(orders.pinned)}, but it runs {world.text(one.running)}")
@@ -197,7 +201,7 @@ class Promises(Restraint):
         self.life.daemon(4)
         for one in world.replicas:
             as_good = good is not None and SPACE.same(one.running, good)
-            back = SPACE.same(one.running, before[0]) or as_good or world.keeps_slo(one.running)
+            back = SPACE.same(one.running, before[0]) or as_good or world.keeps_slo(one.running, 1.0)
             lost = f"{world.text(before[0])}, runs {world.text(one.running)}, last good {good}"
             self.hold(back, f"it does not get back what it lost: {lost}")
 

@@ -9,9 +9,12 @@ from typing import NamedTuple
 from tests.builders import SPACE
 from tests.control.lives.life import EPOCH, NAME, Life
 from tests.control.lives.world import Replica
+from tuner.control.decide.evidence import probability_kept
 from tuner.control.decide.limits import GuardLimits
-from tuner.control.decide.memory import HOUR, PAUSE
+from tuner.control.decide.memory import HORIZON, HOUR, PAUSE
+from tuner.control.decide.validation import unusable
 from tuner.control.store.order_book import orders_of
+from tuner.control.store.rows import measurement_of
 from tuner.knobs import ApplyCost, Configuration
 
 
@@ -19,7 +22,6 @@ class Try(NamedTuple):
     """A change that the daemon asked the server for, by itself."""
 
     turn: int
-    life: int
     rate: float
     configuration: Configuration
 
@@ -40,10 +42,11 @@ class Restraint:
         self.broken: list[str] = []
         self.turns = 0
         self.limits = GuardLimits(**life.care)
-        self._lives = 0
         self._last_before = 0  # the last decision of an earlier life
         self._asked = 0  # the last decision for which a server was asked
+        self._lost: list[int] = []  # the last decision before each window that could not be stored
         self._died_of: list[Try] = []
+        self._toward = ("", "")
         life.begun, life.heard = self.begin, self.heard
         self.world.asked, self.world.died = self.asked, self.died
 
@@ -55,9 +58,15 @@ class Restraint:
 
     def begin(self) -> None:
         """A process of the daemon begins."""
-        self._lives += 1
+        self._last_before = self._newest()
+        if self._toward != (toward := (self.life.slo, self.life.objective)):
+            self._died_of.clear()  # none of the old verdicts counts
+        self._toward = toward
+
+    def _newest(self) -> int:
+        """The number of the last decision."""
         row = self.life.store.row("SELECT max(id) AS id FROM decision")
-        self._last_before = (row and row["id"]) or 0
+        return (row and row["id"]) or 0
 
     # A server is asked for a change.
 
@@ -73,7 +82,7 @@ class Restraint:
         ordered = row["rule"] in ("operator rolls back", "operator pinned")
         previous, decided = (life.store.configuration(row[n]) for n in ("previous", "configuration"))
         # If one of several replicas refuses, the others go back to what they ran.
-        others = len(self.world.replicas) > 1 and not SPACE.same(wanted, decided)
+        others = self.world.fleet and not SPACE.same(wanted, decided)
         taken_back = SPACE.same(wanted, previous) or others
         orders = orders_of(life.store, NAME)
         allowed = taken_back or row["rule"] == "operator rolls back"
@@ -88,11 +97,16 @@ class Restraint:
         if ordered:
             return
         self._check_limits(replica, row, wanted)
+        self._check_budget(row)
         self._check_tries(row, wanted)
 
     def heard(self, sentence: str) -> None:
         """What the daemon has made the server run is not taken for somebody else's."""
-        ours = [one.setter for one in self.world.replicas] == ["ours"]  # of several, some may have it
+        if sentence.startswith("this window is lost"):
+            self._lost.append(self._newest())
+        ours = (
+            not self.world.fleet and self.world.replicas[0].setter == "ours"
+        )  # of several, some may have it
         self.hold(
             not (ours and "somebody else set" in sentence), "its own change is taken for somebody else's"
         )
@@ -140,9 +154,36 @@ class Restraint:
             assert driver is not None
             self.hold(count < most, f"{count} reloads in this hour, and it explores")
 
+    def _check_budget(self, row: sqlite3.Row) -> None:
+        """Nothing is explored while the SLO is surely kept and the error budget surely spent."""
+        driver, store = self.life.worker and self.life.worker.driver, self.life.store
+        assert driver is not None
+        if row["rule"] != "change" or "untried" not in row["reason"]:
+            return
+        sure: dict[tuple[int, str], bool] = {}  # whether each window has surely kept the SLO
+        doubted: set[str] = set()  # what another one stands for, or an earlier life saw under some load
+        charged, surely_kept = [], False
+        for window in store.rows("SELECT * FROM window WHERE disturbed = '' AND rate > 0 ORDER BY id"):
+            m = measurement_of(window, store.configuration(window["configuration"]))
+            objective = driver.loop.objective
+            if unusable(m, objective):
+                continue
+            probability = probability_kept(m, objective.slo)
+            level, text = window["level"], self.world.text(self.world.nearest(m.configuration))
+            good = any(sure[one] and one[1] not in doubted for one in sure if one[0] == level)
+            known = level is not None and driver.loop.space.covers(m.configuration)
+            charged.append(known and good and probability < 0.4)
+            if known:
+                sure[level, text] = sure.get((level, text), True) and probability > 0.95
+            else:
+                doubted |= {text, self.world.text(driver.loop.space.nearest(m.configuration))}
+            surely_kept = objective.kept(m) and text not in doubted and sure.get((level, text), False)
+        spent = sum(charged[-HORIZON:]) >= self.limits.budget * HORIZON
+        self.hold(not (spent and surely_kept), "it explores, although the error budget is spent")
+
     def _check_tries(self, row: sqlite3.Row, wanted: Configuration) -> None:
         """What failed is not tried again at once, and after several failures nothing is for a while."""
-        one = Try(self.turns, self._lives, self.world.rate, self.world.space.nearest(wanted))
+        one = Try(self.turns, self.world.rate, self.world.space.nearest(wanted))
         if row["rule"] == "change":
             for died in self._died_of:
                 again = died[1:] == one[1:] and one.turn - died.turn < self.limits.retry_after
@@ -165,12 +206,14 @@ class Restraint:
         if not failed:
             return 0, 0
         turns = self.life.store.rows("SELECT id FROM decision WHERE id > ?", failed[0]["id"])
-        return len(failed), len(turns)
+        return len(failed), len(turns) + sum(last >= failed[0]["id"] for last in self._lost)
 
     def died(self, replica: Replica) -> None:
         """A server has died of its configuration."""
         self.world.quiet = -1
         running = {one.running for one in self.world.replicas}
-        if replica.setter == "ours" and len(running) == 1:  # else the change was never in force
+        change = self.life.store.row("SELECT outcome FROM decision WHERE outcome != 'held' ORDER BY id DESC")
+        seen = change is not None and change["outcome"] == "applied"  # else it may have had no effect
+        if seen and replica.setter == "ours" and len(running) == 1:  # else the change was never in force
             ran = self.world.space.nearest(replica.running)
-            self._died_of.append(Try(self.turns, self._lives, self.world.rate, ran))
+            self._died_of.append(Try(self.turns, self.world.rate, ran))

@@ -172,6 +172,7 @@ class World:
         self.rate = random.choice([100.0, 200.0, 400.0])
         self.refusing_until = self.silent_until = self.changed_at = self.full_until = -math.inf
         self.replicas = [Replica(self, name) for name in "abc"[: random.choice([1, 1, 1, 2, 3])]]
+        self.fleet = len(self.replicas) > 1  # whose replicas come and go
         self.kill_in = math.inf  # questions about it until the process is killed
         self.during: Callable[[], object] = lambda: None  # what people do while a window is measured
         self.asked: Callable[[Replica, Configuration, str], None] = lambda *_: None
@@ -179,10 +180,14 @@ class World:
 
     def backend(self) -> Replica | ReplicaGroup:
         """What an adapter opens."""
-        if len(self.replicas) == 1:
+        if not self.fleet:
             return self.replicas[0]
-        by_name = {replica.name: replica for replica in self.replicas}
-        return ReplicaGroup(Membership("made up", lambda: list(by_name), by_name.__getitem__, refresh=0.0))
+
+        def opened(name: str) -> Replica:
+            return next(replica for replica in self.replicas if replica.name == name)
+
+        names = lambda: [replica.name for replica in self.replicas]  # noqa: E731
+        return ReplicaGroup(Membership("made up", names, opened, refresh=0.0))
 
     def tell(self, line: str) -> None:
         self.story.append(f"{self.time:9.1f} {line}")
@@ -256,15 +261,29 @@ class World:
             self.silent_until = self.time + self.random.choice([1.0, 30.0])
         if fate == "deployed":
             self.deploy()
+        if self.fleet and self.happens(scaled=0.03):
+            self.scale()
         if fate == "full":
             self.full_until = self.time + self.random.choice([1.0, 10.0, 60.0])
         self.sleep(settle + seconds)
         up = [replica for replica in self.replicas if replica.up]
-        if not up or any(begun < one.away_until for one in up if len(self.replicas) == 1):
+        gone = [begun < one.away_until for one in up]
+        if not up or (all(gone) if self.fleet else any(gone)):
             raise Unreachable("no answer")
         if self.time < self.silent_until:
             raise TimedOut("metrics: no answer")
         return self._shown(up, begun, seconds)
+
+    def scale(self) -> None:
+        """A replica joins the fleet, and runs what all run that begin anew; or one leaves it for good."""
+        if len(self.replicas) == 1 or (len(self.replicas) < 4 and self.random.random() < 0.5):
+            self.replicas.append(Replica(self, f"{self.time:.0f}"))
+            self.replicas[-1].born = self.time
+            self.tell(f"{self.replicas[-1].name} joins")
+        else:
+            gone = self.replicas.pop(self.random.randrange(len(self.replicas)))
+            gone.away_until = math.inf
+            self.tell(f"{gone.name} leaves")
 
     def deploy(self, wanted: Configuration | None = None) -> None:
         """Somebody else deploys settings, perhaps with a server that is away meanwhile."""
@@ -305,9 +324,9 @@ class World:
         rounded = self.rounds and wanted["max_batch_size"] == LARGEST
         return wanted.replace(max_batch_size=LARGEST - 1) if rounded else wanted
 
-    def keeps_slo(self, configuration: Configuration) -> bool:
-        """Whether a configuration keeps the SLO under the present load, without any doubt."""
-        return self.p95(configuration) < 0.85 * SLO and not self.failures(configuration)
+    def keeps_slo(self, configuration: Configuration, share: float = 0.85) -> bool:
+        """Whether a configuration keeps a share of the SLO under the present load: 0.85 leaves no doubt."""
+        return self.p95(configuration) < share * SLO and not self.failures(configuration)
 
     def _serve(self, seconds: float) -> None:
         for replica in self.replicas:
@@ -330,7 +349,7 @@ class World:
         m = replace(
             m, start=self.time - seconds, requests=count - failed, failures=failed,
             quantiles_mixed=self.time - self.changed_at < self.memory + seconds * (self.memory > 0),
-            restarted=len(self.replicas) == 1 and up[0].born > begun - 1e-9,
+            restarted=not self.fleet and up[0].born > begun - 1e-9,
         )  # fmt: skip
         if failed == count:
             nothing = dict.fromkeys(("latency_mean", "latency_p50", "latency_p95", "latency_p99"), math.nan)

@@ -422,6 +422,57 @@ def test_a_window_before_a_restoration_belongs_to_its_own_load(store: Store) -> 
     assert third.loop.memory.at(third.loop.level).tried == [SPACE.encode(GOOD)]
 
 
+def test_bans_outlive_the_process(store: Store) -> None:
+    """They wait for new windows, not for those that are replayed."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    assert [type(first.step().decision) for _ in range(4)] == [Hold, Apply, Rollback, Hold]
+    (ban,) = first.loop.bans()
+    assert (ban.configuration, ban.times) == (BAD, 1)
+
+    second, _ = life(store, target, GOOD)
+
+    assert second.loop.bans() == [ban]
+    second.step()
+    assert second.loop.bans() == [ban._replace(windows=ban.windows - 1)]
+
+
+def test_bans_of_values_that_are_gone_or_of_another_objective_end(store: Store) -> None:
+    """They say nothing of the configuration that is nearest now, and what broke one SLO may keep another."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    for _ in range(4):
+        first.step()
+    fewer = KnobSpace(
+        [Knob(name=k.name, grid=k.grid[:2], default=k.default, unit=k.unit) for k in SPACE.knobs]
+    )
+    loop = ControlLoop(fewer, OBJECTIVE, ScriptedAgent())
+    for ban in first.loop.bans():
+        loop.observe(ban)
+    assert loop.bans() == []
+
+    for objective, bans in ((OBJECTIVE.key, 1), ("another", 0)):
+        standing = store.target("a", "fake://x/m", SPACE, target.current(), objective=objective)
+        assert len(standing.state.bans) == bans
+
+
+def test_windows_that_were_only_watched_belong_to_their_own_load(store: Store) -> None:
+    """A daemon in mode `observe` went on after one that had tuned, and the load rose."""
+    target = server()
+    first, _ = life(store, target, GOOD)
+    first.step()
+    target.measure = lambda seconds, settle=0.0, enough=math.inf: measurement(  # type: ignore[method-assign, misc]
+        running=target.running, rate=800.0
+    )
+    second, _ = life(store, target)
+    second.observe()
+
+    third, _ = life(store, target)
+
+    assert third.loop.level == third.loop.levels.level(800.0)
+    assert len(third.loop.memory.visits()) == 2
+
+
 def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:
     """With fewer values, what ran before must not speak for the nearest that is left."""
     target = server()

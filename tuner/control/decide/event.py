@@ -96,4 +96,16 @@ class Remembered(NamedTuple):
     """Whether the agent has yet to learn from it."""
 
 
-Event = WindowEnded | Unseen | InForce | Overtaken | Restarted | Failed | Ordered | Remembered
+class Banned(NamedTuple):
+    """An earlier life of the process has banned a configuration, which still stands."""
+
+    level: int
+    """The load level under which it is banned."""
+    configuration: Configuration
+    windows: int
+    """For how many windows more; 0 if it only counts how often it was banned."""
+    times: int
+    """How often it was banned in a row."""
+
+
+Event = WindowEnded | Unseen | InForce | Overtaken | Restarted | Failed | Ordered | Remembered | Banned

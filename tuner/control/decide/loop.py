@@ -14,7 +14,7 @@ from typing import Any
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide import event as on
-from tuner.control.decide.decision import Apply, Decision
+from tuner.control.decide.decision import Apply, Decision, Rollback
 from tuner.control.decide.evidence import FailedRequests, margin, probability_kept
 from tuner.control.decide.facts import Facts
 from tuner.control.decide.limits import GuardLimits
@@ -125,6 +125,10 @@ class ControlLoop:
         """
         return self._decoded(self.memory.incumbent(self.level))
 
+    def bans(self) -> list[on.Banned]:
+        """Return the bans in force, for the next life of the process."""
+        return [on.Banned(level, self.space.decode(one), *rest) for level, one, *rest in self.memory.bans()]
+
     def window(self, seconds: float) -> float:
         """Return how long the next window is to be, s.
 
@@ -172,17 +176,21 @@ class ControlLoop:
                 memory.probation = None
             case on.Restarted(configuration):
                 self._lose(configuration)
-            case on.Failed(decision, refused, tried):
-                if not tried:
-                    memory.failed()
-                if tried or (refused and isinstance(decision, Apply) and not decision.restores):
-                    memory.ban(self.level, self._index(decision.configuration))
-            case on.Remembered(level, configuration, cost, probability, learn):
-                self.level, index = level, self._index(configuration)
-                memory.record(level, index, cost, probability)
-                if learn:
-                    state = State(level=level, configuration=index)
-                    self.agent.update(state, index, cost, state)
+            case on.Failed():
+                self._fail(event)
+            case on.Remembered():
+                self._remember(event)
+            case on.Banned(level, configuration, windows, times):
+                if self.space.covers(configuration):  # the knobs may have other values now
+                    memory.ban_again(level, self._index(configuration), windows, times)
+
+    def _remember(self, window: on.Remembered) -> None:
+        """Take in a window of an earlier life."""
+        self.level, index = window.level, self._index(window.configuration)
+        self.memory.record(window.level, index, window.cost, window.probability_kept, new=False)
+        if window.learn:
+            state = State(level=window.level, configuration=index)
+            self.agent.update(state, index, window.cost, state)
 
     def _in_force(self, change: on.InForce) -> None:
         """A change is in force; it is on probation unless it only restored what ran before."""
@@ -196,6 +204,23 @@ class ControlLoop:
             memory.ban(self.level, self._index(change.previous))
             if self.last_good is not None and self.space.same(self.last_good, change.previous):
                 self.last_good = self.incumbent()  # a restart must not bring back what was rolled back
+
+    def _fail(self, change: on.Failed) -> None:
+        """Take in a change that did not come about.
+
+        What to go back to is asked for again, but what the server still refuses when the circuit breaker
+        opens it may refuse for good: the next best has its turn then, and the change stays on probation.
+        """
+        memory, decision, probation = self.memory, change.decision, self.memory.probation
+        if not change.tried:
+            memory.failed()
+        if isinstance(decision, Rollback):
+            if change.refused and memory.pause:
+                beyond = memory.pause + 2  # until the breaker has closed, and the window after that
+                memory.ban(self.level, self._index(decision.configuration), least=beyond)
+                memory.probation = probation
+        elif change.tried or (change.refused and not decision.restores):
+            memory.ban(self.level, self._index(decision.configuration))
 
     def _lose(self, lost: Configuration) -> None:
         """Take in that a restart has undone what ran: on probation, the server may have died of it.

@@ -160,6 +160,15 @@ class Memory:
         banned = self.banned(level)
         return [c for c in choices if c not in banned]
 
+    def bans(self) -> list[tuple[int, int, int, int]]:
+        """Return each ban: load level, configuration, windows that are left of it, and times in a row."""
+        return [
+            (level, one, max(until - self.windows, 0), record.banned_in_a_row.get(one, 0))
+            for level, record in self.levels.items()
+            for one, until in record.bans.items()
+            if until > self.windows or one in record.banned_in_a_row
+        ]
+
     def search_over(self, level: int) -> bool:
         """Whether exploration has ended: in ``patience`` windows nothing better was found."""
         return self.at(level).search.tries > self.limits.patience
@@ -203,8 +212,12 @@ class Memory:
         """A window was measured; the change before it delayed the requests of ``lost`` windows."""
         self._lost += lost
 
-    def record(self, level: int, configuration: int, cost: float, probability: float) -> None:
+    def record(
+        self, level: int, configuration: int, cost: float, probability: float, *, new: bool = True
+    ) -> None:
         """Record a usable window, which kept the SLO with this probability.
+
+        Bans wait for new windows only, not for those of earlier lives.
 
         A window that breaks the SLO is charged to the error budget, and so are requests that a change
         delayed. Both are charged only where a configuration keeps the SLO under that load: elsewhere there
@@ -213,7 +226,7 @@ class Memory:
         record = self.levels.setdefault(level, LevelRecord())
         self._charged.append(self._lost + (probability < 0.5) if record.good else 0.0)
         self._lost = 0.0
-        self.windows += 1
+        self.windows += new
         one = record.configurations.setdefault(configuration, ConfigurationRecord())
         was_good = one.windows > 0 and one.good
         self.spread.add(cost, one)
@@ -243,11 +256,16 @@ class Memory:
         """A turn has ended, with or without a window: the circuit breaker counts turns."""
         self.pause = max(self.pause - 1, 0)
 
-    def ban(self, level: int | None, configuration: int) -> None:
+    def ban(self, level: int | None, configuration: int, *, least: int = 0) -> None:
         """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows.
 
         An agent may choose it again and again: it learns nothing from a server that died of it, and may find
         cheap what fails requests. So each further ban lasts twice as long, until a window lets it stay.
+
+        Args:
+            level: The load level.
+            configuration: What is banned.
+            least: For how many windows at least.
         """
         self.probation = None
         if level is None:
@@ -256,7 +274,14 @@ class Memory:
         before = record.banned_in_a_row.get(configuration, 0)
         record.banned_in_a_row[configuration] = before + 1
         windows = self.limits.retry_after * 2 ** min(before, MOST_DOUBLINGS)
+        record.bans[configuration] = self.windows + max(windows, least)
+
+    def ban_again(self, level: int, configuration: int, windows: int, times: int) -> None:
+        """Take over one of the :meth:`bans` of an earlier life."""
+        record = self.levels.setdefault(level, LevelRecord())
         record.bans[configuration] = self.windows + windows
+        if times:
+            record.banned_in_a_row[configuration] = times
 
     def stays(self, level: int, configuration: int) -> None:
         """A usable window let a configuration stay: if it is banned again, that is the first time."""

@@ -44,7 +44,7 @@ from tuner.control.drive.outcome import Outcome, left_behind
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.reconciler import Reconciler
 from tuner.control.drive.replicas import Found, prevailing, taken_together
-from tuner.control.drive.state import RunState
+from tuner.control.drive.state import RunState, StoredBan
 from tuner.control.drive.watched import Watched, longest
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
 from tuner.interruption import uninterrupted
@@ -135,6 +135,9 @@ class Driver:
         kept.may_have_restarted = True  # while no process of ours watched
         self.loop.last_good = Configuration(state.last_good) if state.last_good is not None else None
         self._number = state.window
+        for ban in state.bans:
+            wanted = Configuration(ban.configuration)
+            self.loop.observe(on.Banned(ban.level, wanted, ban.windows, ban.times))
 
     @property
     def running(self) -> Configuration:
@@ -166,6 +169,7 @@ class Driver:
 
     def observe(self) -> WindowRecord:
         """Take one turn that leaves the server as it is."""
+        self.loop.level = None  # it observes none of these windows: its level is an earlier one's
         return self._turn(lambda _: Hold(reason="only observing"))
 
     def finish(self) -> Configuration:
@@ -441,4 +445,8 @@ class Driver:
             current=dict(self.running),
             last_good=dict(good) if good is not None else None,
             window=self._number,
+            bans=tuple(
+                StoredBan(level=level, configuration=dict(one), windows=windows, times=times)
+                for level, one, windows, times in self.loop.bans()
+            ),
         )

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tuner.files.stored import Stored
+from tuner.files.stored import Part, Stored
 
-__all__ = ["RunState"]
+__all__ = ["RunState", "StoredBan"]
+
+
+class StoredBan(Part):
+    """A configuration that is not to be tried again yet; see :class:`~tuner.control.decide.event.Banned`."""
+
+    level: int
+    configuration: dict[str, float]
+    windows: int
+    times: int
 
 
 class RunState(Stored):
@@ -22,6 +31,7 @@ class RunState(Stored):
     current: dict[str, float]
     last_good: dict[str, float] | None = None
     window: int = 0
+    bans: tuple[StoredBan, ...] = ()
 
     def completed(self, running: Mapping[str, float]) -> RunState:
         """Return the state with a value for each knob, also for those that were added since.

@@ -8,18 +8,21 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tuner.control.drive.state import StoredBan
 from tuner.duration import format_duration
 from tuner.knobs import Configuration
 from tuner.measurement import QUANTITIES, Measurement, known
 
 __all__ = [
     "KnobRow",
+    "bans_of",
     "configuration_of",
     "insert",
     "knobs_of",
     "measurement_of",
     "same",
     "text_of",
+    "text_of_bans",
     "values_of",
 ]
 
@@ -66,6 +69,16 @@ def knobs_of(text: str) -> list[KnobRow]:
 def text_of(configuration: Mapping[str, float]) -> str:
     """Return a configuration as it stands in a row."""
     return json.dumps({name: float(configuration[name]) for name in sorted(configuration)})
+
+
+def text_of_bans(bans: Sequence[StoredBan]) -> str | None:
+    """Return bans as they stand in a row."""
+    return json.dumps([ban.model_dump() for ban in bans]) if bans else None
+
+
+def bans_of(text: str | None) -> tuple[StoredBan, ...]:
+    """Return the bans in a row; a ValueError or the like if it has something else."""
+    return tuple(StoredBan.model_validate(ban) for ban in json.loads(text or "[]"))
 
 
 def values_of(m: Measurement) -> dict[str, float | None]:

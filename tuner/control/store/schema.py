@@ -26,7 +26,7 @@ BESIDE = {
 """The columns of a window for what is no quantity of its own, but decides what it costs, and whether and how
 surely something is learned from it; NULL is not known, or infinite."""
 ADDED = {
-    "target": {"objective": "TEXT"},
+    "target": {"objective": "TEXT", "bans": "TEXT"},
     "window": MEASURED | BESIDE,
     "decision": {"rule": "TEXT", "ended": "REAL"},
     "policy": {"objective": "TEXT"},
@@ -57,6 +57,7 @@ CREATE TABLE target (
     number INTEGER NOT NULL DEFAULT 0,  -- of the last window
     attached INTEGER NOT NULL DEFAULT 0,  -- numbers attachments: of targets with one name the last is current
     objective TEXT,               -- as Objective.key, what last_good is good for; NULL is not known
+    bans TEXT,                    -- configurations not to be tried again yet, as StoredBan; NULL if none
     UNIQUE (name, url)
 );
 CREATE TABLE window (

@@ -24,7 +24,17 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
-from tuner.control.store.rows import KnobRow, configuration_of, insert, knobs_of, same, text_of, values_of
+from tuner.control.store.rows import (
+    KnobRow,
+    bans_of,
+    configuration_of,
+    insert,
+    knobs_of,
+    same,
+    text_of,
+    text_of_bans,
+    values_of,
+)
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import known
@@ -155,6 +165,7 @@ class Store(Database):
                 current=dict(configuration_of(row["running"])),
                 last_good=dict(good) if good is not None and space.covers(good) else None,
                 window=row["number"],
+                bans=bans_of(row["bans"]),
             )
         return Standing(row["id"], state)
 
@@ -231,7 +242,7 @@ class Store(Database):
         if before is None:
             db.execute("UPDATE policy SET objective = ? WHERE target = ?", (objective, target))
             return
-        db.execute("UPDATE target SET last_good = NULL WHERE id = ?", (target,))
+        db.execute("UPDATE target SET last_good = NULL, bans = NULL WHERE id = ?", (target,))
         self._log_event(
             db, row, "has another objective now: earlier windows are judged by that, and learned anew"
         )
@@ -262,9 +273,10 @@ class Store(Database):
             window = (
                 None if record.measurement is None else self._insert_window(db, target, record, kept, unused)
             )
+            good = text_of(state.last_good) if state.last_good else None
             db.execute(
-                "UPDATE target SET number = ?, running = ?, last_good = ? WHERE id = ?",
-                (state.window, running, text_of(state.last_good) if state.last_good else None, target),
+                "UPDATE target SET number = ?, running = ?, last_good = ?, bans = ? WHERE id = ?",
+                (state.window, running, good, text_of_bans(state.bans), target),
             )
             values = {
                 "target": target,
