@@ -153,8 +153,9 @@ class LearnedProfile:
         moved = median(ratio for _, _, ratio in self._recent)
         if 1 / DRIFT < moved < DRIFT:
             return
-        recent = list(self._recent)
+        recent, last = list(self._recent), self._last
         self.forget()
+        self._last = last
         self.drifts += 1
         for size, seconds, _ in recent:
             self._durations.setdefault(size, deque(maxlen=KEPT)).append(seconds)
