@@ -20,7 +20,7 @@ from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.pool import Pool
-from tuner.dispatch.pool.tensors import count_items, kind_of
+from tuner.dispatch.pool.sending.tensors import count_items, kind_of
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, TraceContext
 from tuner.dispatch.tracing import Tracing
 from tuner.dispatch.visit import Visit

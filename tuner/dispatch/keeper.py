@@ -14,11 +14,11 @@ from tuner.dispatch.backends.connection import Connection
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.config import DispatchConfig, SessionConfig
 from tuner.dispatch.journal import Journal
-from tuner.dispatch.pool.accelerators import Accelerators
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.pool.rules import PoolSession
+from tuner.dispatch.pool.sending.accelerators import Accelerators
 
 __all__ = ["POLL", "Connect", "Members", "PoolKeeper", "partners", "pool_session"]
 

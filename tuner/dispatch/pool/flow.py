@@ -21,11 +21,11 @@ from tuner.dispatch.pool.assumptions import Assumptions
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.clock import SchedulerClock
 from tuner.dispatch.pool.entries import Entries
-from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.offers import Offers, why_dropped
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.profiles import DOUBTED_AFTER
 from tuner.dispatch.pool.queue import SessionQueue
+from tuner.dispatch.pool.sending.lanes import Lanes
 from tuner.dispatch.request import Status
 from tuner.dispatch.tracing import note_planned
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler

@@ -18,17 +18,17 @@ from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
-from tuner.dispatch.pool.accelerators import Accelerators
 from tuner.dispatch.pool.assumptions import Assumptions
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.flow import Flow
-from tuner.dispatch.pool.granting import GrantSender
-from tuner.dispatch.pool.lanes import Lanes
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending
-from tuner.dispatch.pool.proxy import ProxySender
 from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import PoolSession, Rules
+from tuner.dispatch.pool.sending.accelerators import Accelerators
+from tuner.dispatch.pool.sending.granting import GrantSender
+from tuner.dispatch.pool.sending.lanes import Lanes
+from tuner.dispatch.pool.sending.proxy import ProxySender
 from tuner.dispatch.request import Status
 from tuner.scheduling.catalogue import build_policy
 from tuner.scheduling.cluster import ClusterSpec

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Sequence
 
 from tuner.dispatch.grant import Grant
-from tuner.dispatch.pool.lanes import Batch
 from tuner.dispatch.pool.pending import Pending, traces_of
-from tuner.dispatch.pool.sender import Sender
+from tuner.dispatch.pool.sending.lanes import Batch
+from tuner.dispatch.pool.sending.sender import Sender
 from tuner.dispatch.request import TraceContext
 from tuner.dispatch.tracing import note_sent
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tuner.dispatch.backends.server import WatchedServer
-from tuner.dispatch.pool.accelerators import Accelerator, Accelerators
 from tuner.dispatch.pool.pending import Pending
+from tuner.dispatch.pool.sending.accelerators import Accelerator, Accelerators
 from tuner.dispatch.pool.stream import Stream
 from tuner.dispatch.request import Status
 

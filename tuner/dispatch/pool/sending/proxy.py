@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 from tuner.dispatch.backends.connection import Doubtful, Lost
-from tuner.dispatch.pool.lanes import Batch
 from tuner.dispatch.pool.pending import Pending, traces_of
-from tuner.dispatch.pool.sender import Sender
-from tuner.dispatch.pool.tensors import merge, split
+from tuner.dispatch.pool.sending.lanes import Batch
+from tuner.dispatch.pool.sending.sender import Sender
+from tuner.dispatch.pool.sending.tensors import merge, split
 from tuner.dispatch.request import Refused, Reply
 from tuner.dispatch.tracing import note_sent
 

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from tuner.dispatch.pool.beliefs import Beliefs
-from tuner.dispatch.pool.lanes import Batch
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending, traces_of
+from tuner.dispatch.pool.sending.lanes import Batch
 
 __all__ = ["Answered", "Elsewhere", "Sender"]
 
