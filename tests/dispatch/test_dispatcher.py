@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.dispatch.calls import echoes, outcome, payload, poisson
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, FakeServer, bench, request
 from tuner.dispatch.backends.connection import Lost, ModelLimits
 from tuner.dispatch.backends.server import LONGEST_ORPHAN
-from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.grant import Ask, Ended
 from tuner.dispatch.pool.flow import MOST_TRIES
-from tuner.dispatch.pool.profiles import DOUBTED_AFTER, ENOUGH
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
-
-
-def payload(number: int) -> bytes:
-    return struct.pack("<ii", number, ~number)
-
-
-async def outcome(call: Coroutine[Any, Any, Reply]) -> Reply | Refused:
-    try:
-        return await call
-    except Refused as refused:
-        return refused
-
-
-async def poisson(dispatcher: Dispatcher, count: int, rate: float, seed: int = 0) -> list[Reply | Refused]:
-    """Send numbered requests; return what came of each."""
-    rng, tasks = np.random.default_rng(seed), []
-    for number in range(count):
-        tasks.append(asyncio.ensure_future(outcome(dispatcher.infer(request(payload(number))))))
-        await asyncio.sleep(float(rng.exponential(1 / rate)))
-    return await asyncio.gather(*tasks)
-
-
-def echoes(answers: list[Reply | Refused]) -> int:
-    """Return how many were answered, each with its own payload."""
-    answered = [(number, one) for number, one in enumerate(answers) if isinstance(one, Reply)]
-    for number, one in answered:
-        assert one.outputs == (Tensor("x-out", "FP32", (1, 2), payload(number)),)
-    return len(answered)
 
 
 def test_batches_are_formed_and_taken_apart() -> None:
@@ -154,146 +121,6 @@ def test_deadlines_of_clients() -> None:
             patient = [request(payload(n), deadline=loop.time() + 1.0) for n in range(200)]
             answers = await asyncio.gather(*[outcome(dispatcher.infer(one)) for one in patient])
             assert sum(isinstance(one, Reply) for one in answers) == 200
-
-    run(main())
-
-
-@pytest.mark.parametrize("policy", ["symphony", "eager", "clockwork", "kairos"])
-@pytest.mark.parametrize("profile", [None, {"alpha_ms": 1.0, "beta_ms": 300.0}])
-def test_deadlines_below_what_is_assumed(policy: str, profile: dict[str, float] | None) -> None:
-    """What was never tried keeps no request away: how long batches take is learned although all hurry."""
-
-    async def main() -> None:
-        found = bench({"slo_ms": 1000.0, "profile": profile}, servers=1, policy=policy)
-        async with found as dispatcher:
-            answers = []
-            for _ in range(30):
-                due = asyncio.get_running_loop().time() + 200 * MS
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
-        assert [type(one) for one in answers] == [Reply] * 30
-
-    run(main())
-
-
-def test_a_deadline_below_what_is_assumed_of_some_servers() -> None:
-    """It goes to one that is known to be quick enough, in time, also if batches wait as long as they can."""
-
-    async def main() -> None:
-        found = bench({"slo_ms": 400.0, "profile": None}, options={"deferral": 1.0})
-        found.servers["b:1"].alive = False
-        async with found as dispatcher:
-            for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
-            found.servers["b:1"].alive = True
-            await asyncio.sleep(1.0)
-            answers = []
-            for _ in range(30):
-                due = asyncio.get_running_loop().time() + 50 * MS
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
-        assert [type(one) for one in answers] == [Reply] * 30
-
-    run(main())
-
-
-@pytest.mark.parametrize("policy", ["symphony", "eager"])
-def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
-    """It is given, and wrong: that is learned, and it keeps no request away."""
-
-    async def main() -> None:
-        found = bench({"profile": {"alpha_ms": 1.0, "beta_ms": 60.0}}, servers=1, policy=policy)
-        async with found as dispatcher:
-            answers = [await outcome(dispatcher.infer(request())) for _ in range(30)]
-        assert [type(one) for one in answers] == [Reply] * 30
-
-    run(main())
-
-
-@pytest.mark.parametrize("servers", [1, 2])
-def test_a_server_of_which_nothing_is_known_and_batches_that_wait_as_long_as_they_can(servers: int) -> None:
-    """The first batch of a server shows how long they take; only that may come too late."""
-
-    async def main() -> None:
-        found = bench({"slo_ms": 400.0, "profile": None}, servers=servers, options={"deferral": 1.0})
-        for server in found.servers.values():
-            server.beta = 170 * MS
-        async with found as dispatcher:
-            answers = []
-            for _ in range(30):
-                answers.append(await outcome(dispatcher.infer(request())))
-                await asyncio.sleep(100 * MS)
-        assert sum(isinstance(one, Refused) for one in answers) <= servers
-
-    run(main())
-
-
-def test_what_was_tried_and_takes_too_long_is_refused() -> None:
-    """Some requests are tried in vain, and later one now and then; all others are refused at once."""
-
-    async def main() -> None:
-        found = bench({"slo_ms": 1000.0, "profile": None}, servers=1)
-        server = found.servers["a:1"]
-        server.beta = 300 * MS
-        reasons = []
-        async with found as dispatcher:
-            for _ in range(30):
-                due = asyncio.get_running_loop().time() + 200 * MS
-                refused = await outcome(dispatcher.infer(request(deadline=due)))
-                assert isinstance(refused, Refused)
-                reasons.append(refused.reason)
-                await asyncio.sleep(0.5)
-        assert reasons[-1] == (
-            "could not be executed within the 200 ms that its client gives: "
-            "no backend is expected to be quick enough"
-        )
-        # The first one alone, because its kind has no stream yet, and one after `DOUBTED_AFTER`.
-        assert len(server.batches) == 1 + ENOUGH + 1
-
-    run(main())
-
-
-@pytest.mark.parametrize("policy", ["symphony", "eager", "clockwork"])
-@pytest.mark.parametrize(("slow", "deadline"), [(300 * MS, 50 * MS), (13 * MS, 17 * MS)])
-def test_a_server_that_has_become_faster_while_all_hurry(policy: str, slow: float, deadline: float) -> None:
-    """What was tried keeps requests away for some seconds, and not for ever: one of them shows the change."""
-
-    async def main() -> None:
-        found = bench({"slo_ms": 1000.0}, servers=1, policy=policy)
-        server = found.servers["a:1"]
-        server.beta = slow
-        async with found as dispatcher:
-            for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
-            server.beta = 4 * MS
-            answers = []
-            for _ in range(100):
-                due = asyncio.get_running_loop().time() + deadline
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
-                await asyncio.sleep(0.2)
-        late = answers[int((DOUBTED_AFTER + 1.0) / 0.2) :]
-        assert [type(one) for one in late] == [Reply] * len(late)
-
-    run(main())
-
-
-def test_a_spread_that_is_over_while_all_hurry() -> None:
-    """A server that was slow now and then keeps requests away for some seconds, although most were quick."""
-
-    async def main() -> None:
-        found = bench({"slo_ms": 1000.0}, servers=1, policy="eager")
-        server = found.servers["a:1"]
-        async with found as dispatcher:
-            for number in range(60):
-                server.beta = 99 * MS if number % 4 == 0 else 9 * MS
-                await dispatcher.infer(request())
-            server.beta = 9 * MS
-            answers = []
-            for _ in range(100):
-                due = asyncio.get_running_loop().time() + 25 * MS
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
-                await asyncio.sleep(0.2)
-        assert isinstance(answers[10], Refused)
-        late = answers[int((DOUBTED_AFTER + 2.0) / 0.2) :]
-        assert [type(one) for one in late] == [Reply] * len(late)
 
     run(main())
 

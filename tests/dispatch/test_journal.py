@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import Run, run
+from tests.dispatch.calls import poisson
 from tests.dispatch.clock import run as in_virtual_time
 from tests.dispatch.fakes import bench
-from tests.dispatch.test_dispatcher import poisson
 from tuner.cli.exit_code import ExitCode
 from tuner.dispatch.journal import Journal, explain
 from tuner.errors import StorageError

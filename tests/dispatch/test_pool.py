@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.clock import VirtualLoop, run
-from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
-from tests.dispatch.test_dispatcher import outcome
+from tests.dispatch.calls import largest
+from tests.dispatch.clock import run
+from tests.dispatch.fakes import MS, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.backends.server import ASK_LIMITS, PROBE_UP
-from tuner.dispatch.dispatcher import Dispatcher
-from tuner.dispatch.grant import Ask, Ended
-from tuner.dispatch.pool.beliefs import LATENESS_LASTS
 from tuner.dispatch.pool.offers import APART
-from tuner.dispatch.pool.profiles import DOUBTED_AFTER, ENOUGH
+from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.pool.queue import GIVE_WAY, LONGEST_KIND, MOST_KINDS
 from tuner.dispatch.request import Refused, Reply, Request, Status, Tensor
 from tuner.scheduling.cluster import Delays
@@ -67,44 +64,6 @@ def test_what_is_planned_again_makes_no_timer_late() -> None:
             assert not call.done()
             assert found.journal.segments[-1].changes[-1].delays.control < 2 * MS
             await call
-
-    run(main())
-
-
-@pytest.mark.parametrize(("pauses", "until"), [(1, 0.0), (4, LATENESS_LASTS + 0.5)])
-def test_a_pause_of_the_process_keeps_no_request_away_for_ever(pauses: int, until: float) -> None:
-    """That timers were late is forgotten: with no request to wait for, no timer shows that they are not."""
-
-    async def main() -> None:
-        found = bench({"slo_ms": 400.0}, servers=1, options={"deferral": 1.0})
-        async with found as dispatcher:
-            loop = asyncio.get_running_loop()
-            assert isinstance(loop, VirtualLoop)
-            await dispatcher.infer(request())
-            for _ in range(pauses):
-                waits = asyncio.ensure_future(outcome(dispatcher.infer(request())))
-                await asyncio.sleep(1 * MS)
-                loop.jumping.now += 10.0
-                assert isinstance(await waits, Refused)
-            await asyncio.sleep(until)
-            answers = [await outcome(dispatcher.infer(request())) for _ in range(5)]
-        assert [type(one) for one in answers] == [Reply] * 5
-
-    run(main())
-
-
-def test_frontends_that_were_away_keep_no_request_away_for_ever() -> None:
-    """Nobody is granted anything while it is believed that all are away too long."""
-
-    async def main() -> None:
-        found = bench(servers=1, mode="grants")
-        async with found as dispatcher:
-            for _ in range(3):
-                grant = await dispatcher.grant(Ask("m"))
-                await asyncio.sleep(90 * MS)
-                grant.end(Ended(seconds=5 * MS))
-            await asyncio.sleep(LATENESS_LASTS + 0.5)
-            (await dispatcher.grant(Ask("m"))).end(Ended(seconds=5 * MS))
 
     run(main())
 
@@ -200,39 +159,6 @@ def test_patient_requests_take_turns(patient: int) -> None:
 def odd(number: int, content: bytes = b"12345678") -> Request:
     """A request of a kind of its own."""
     return Request("m", (Tensor(f"odd{number}", "FP32", (1, 2), content),))
-
-
-async def largest(found: Bench, dispatcher: Dispatcher, like: Request) -> int:
-    """Return the largest of the batches of requests that come together."""
-    found.servers["a:1"].batches.clear()
-    await asyncio.gather(*[dispatcher.infer(like) for _ in range(20)])
-    return max(items for _, items in found.servers["a:1"].batches)
-
-
-@pytest.mark.parametrize("policy", ["symphony", "eager"])
-def test_a_batch_that_was_slow_by_accident(policy: str) -> None:
-    """It does not end batching for ever, although no other one is sent that would show how long they take."""
-
-    async def main() -> None:
-        found = bench({"slo_ms": 200.0}, servers=1, policy=policy)
-        async with found as dispatcher:
-            loop = asyncio.get_running_loop()
-            assert isinstance(loop, VirtualLoop)
-            for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
-            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(3)]
-            if policy == "eager":  # which sends the first one alone
-                await calls[0]
-            while not found.servers["a:1"].executing:
-                await asyncio.sleep(1 * MS)
-            loop.jumping.now += 10.0  # our process pauses while a batch of several executes
-            await asyncio.gather(*calls)
-            for _ in range(int(DOUBTED_AFTER + 5.0)):
-                await outcome(dispatcher.infer(request()))
-                await asyncio.sleep(1.0)
-            assert await largest(found, dispatcher, request()) > 4
-
-    run(main())
 
 
 def test_kinds_that_no_server_takes_have_no_stream() -> None:
@@ -396,42 +322,6 @@ def test_what_was_not_executed_teaches_nothing(network: dict[str, float] | None)
             believed = predict(predictor, 0, predictor.lines.shape[1] - 1, 16)
             assert believed == pytest.approx((16 + 4) * MS, rel=0.1)
         assert [one.replay() for one in found.journal.segments] == [None] * len(found.journal.segments)
-
-    run(main())
-
-
-@pytest.mark.parametrize("policy", ["kairos", "clkwrk"])
-def test_sizes_of_which_a_wrong_profile_is_assumed(policy: str) -> None:
-    """It keeps no request away, of whatever size, also under a policy that refuses what would be late."""
-
-    async def main() -> None:
-        profile = {"alpha_ms": 1.0, "beta_ms": 500.0}
-        found = bench({"slo_ms": 200.0, "profile": profile}, policy=policy, options={"refuse": True})
-        async with found as dispatcher:
-            for items in (2, 1, 16) * 10:
-                await dispatcher.infer(request(items=items))
-
-    run(main())
-
-
-def test_what_a_policy_has_learned_keeps_no_request_away_for_ever() -> None:
-    """Kairos takes eight items for eight times as long as one, until it has seen another size."""
-
-    async def main() -> None:
-        options = {"refuse": True}
-        found = bench({"slo_ms": 100.0}, servers=1, policy="kairos", options=options)
-        async with found as dispatcher:
-            loop = asyncio.get_running_loop()
-            for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
-            began, answer = loop.time(), None
-            while not isinstance(answer, Reply):
-                answer = await outcome(dispatcher.infer(request(items=8, deadline=loop.time() + 30 * MS)))
-                await asyncio.sleep(0.1)
-                assert loop.time() < began + DOUBTED_AFTER + 1.0
-            assert loop.time() > began + 1.0
-            for _ in range(10):
-                await dispatcher.infer(request(items=8, deadline=loop.time() + 30 * MS))
 
     run(main())
 

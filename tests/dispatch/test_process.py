@@ -7,15 +7,20 @@ import gc
 import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.dispatch.fakes import MS, FakeServer
+from tests.dispatch.test_reload import config, on
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.process import DispatchProcess, run_dispatch
+from tuner.errors import InvalidInput
 
 
 def listening(slo: float, **places: str) -> DispatchConfig:
@@ -129,3 +134,78 @@ def test_the_collector_passes_over_what_was_there(monkeypatch: pytest.MonkeyPatc
 
     left = asyncio.run(main())
     assert left < len(gc.get_objects()) / 10
+
+
+class Written:
+    """A file that the test changes."""
+
+    def __init__(self) -> None:
+        self.now: Callable[[], DispatchConfig] = lambda: config(on("m", "a"))
+
+    def __call__(self) -> DispatchConfig:
+        return self.now()
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeServer]:
+    """The servers that a process finds."""
+    found = {name: FakeServer(name) for name in ("a:1", "b:1")}
+    monkeypatch.setattr("tuner.dispatch.process.connect", lambda targets: found[targets[0].split("/")[2]])
+    return found
+
+
+def test_a_file_that_cannot_be_used(servers: dict[str, FakeServer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes nothing, and the operator reads why."""
+
+    def mistake() -> DispatchConfig:
+        raise InvalidInput("dispatch.yaml line 3", "has a mistake")
+
+    async def main() -> None:
+        written, said = Written(), list[str]()
+        servers["b:1"].alive = False
+        process = DispatchProcess(written(), said.append, None, written)
+        started = asyncio.Event()
+        serving = asyncio.ensure_future(process.serve(started.set))
+        await started.wait()
+        pools = list(process.dispatcher.pools)
+        monkeypatch.setattr(process.dispatcher, "reload", partial(process.dispatcher.reload, wait=0.2))
+        other: Any = {"listen": {"grpc": "127.0.0.1:9"}, "sessions": [on("m", "b", slo_ms=9.0)]}
+        for now, why in (
+            (mistake, "line 3: has a mistake"),
+            (lambda: DispatchConfig.model_validate(other), "listen: cannot change while it runs"),
+            (lambda: config(on("m", "b"), mode="grants"), "mode: cannot change while it runs"),
+            (lambda: config(on("m", "b")), "backends of m: no backend is up: b:1 does not answer"),
+        ):
+            written.now = now
+            with pytest.raises(InvalidInput):
+                await process.reload()
+            assert "the file was not reloaded" in said[-1]
+            assert why in said[-1]
+            assert process.dispatcher.pools == pools
+        servers["b:1"].alive = True
+        written.now = lambda: config(on("n", "b"))
+        await process.reload()
+        assert process.dispatcher.sessions == ("n",)
+        process.stop()
+        await serving
+
+    asyncio.run(main())
+
+
+def test_the_signal(servers: dict[str, FakeServer]) -> None:
+    """SIGHUP reads the file again."""
+    written, said = Written(), list[str]()
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        if "dispatches m by" in sentence:
+            written.now = lambda: config(on("n", "b"))
+            os.kill(os.getpid(), signal.SIGHUP)
+        if "dispatches n by" in sentence:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run_dispatch(written(), say, None, written)
+
+    assert "dispatches n by symphony" in said[1]
+    assert said[-1] == "ended"
+    assert set(servers) == {"a:1", "b:1"}

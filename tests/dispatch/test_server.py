@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.dispatch.calls import outcome
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import bench, request
-from tests.dispatch.test_dispatcher import outcome
 from tuner.dispatch.backends.server import FAILURES, PROBE_DOWN, PROBE_UP
 from tuner.dispatch.pool.pool import TUNE_EVERY
 from tuner.dispatch.request import Refused, Reply

@@ -16,11 +16,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from tests.dispatch.calls import outcome
 from tests.dispatch.client.frontends import frontend
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
 from tests.dispatch.front.echo import Echo, running
-from tests.dispatch.test_dispatcher import outcome
 from tuner.dispatch.backends.catalogue import connect
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig

@@ -16,9 +16,9 @@ import pytest
 
 from tests.adapters.dispatch.running import Running, target_of
 from tests.command_line import Run
+from tests.dispatch.calls import poisson
 from tests.dispatch.clock import run as in_virtual_time
 from tests.dispatch.fakes import bench
-from tests.dispatch.test_dispatcher import poisson
 from tests.docs.page import PAGES, ROOT, blocks, commands, run_commands, shell_lines
 from tests.planning.prefix.networks import onnx_variant
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from tests.dispatch.calls import outcome
 from tests.dispatch.fakes import Bench, bench, request
-from tests.dispatch.test_dispatcher import outcome
 from tuner.dispatch.control import Control
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.metrics import Metrics
