@@ -15,7 +15,7 @@ from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, RunState, StateFile, Watched
 from tuner.control.decide.orders import Orders
 from tuner.control.drive.journal import Journal, WindowRecord
-from tuner.errors import Refused, StorageError, TimedOut, Unreachable
+from tuner.errors import InvalidInput, Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 from tuner.profiler.load.in_flight import WithInFlight
@@ -46,6 +46,7 @@ class FakeServer:
         self.p95 = p95
         self.running = configuration()
         self.refuses: set[Configuration] = set()
+        self.cannot_be_set_to: set[Configuration] = set()  # its adapter does not take these
         self.away_until = -1.0
         self.restarted = False  # whether the next window shows that its process began anew
 
@@ -60,6 +61,10 @@ class FakeServer:
 
     def apply(self, wanted: Configuration) -> ApplyReport:
         self._answer()
+        if wanted in self.cannot_be_set_to:
+            raise InvalidInput(
+                "knob max_batch_size", f"{wanted['max_batch_size']:g} is no size of this model"
+            )
         if wanted in self.refuses:
             raise Refused("the server refused: out of memory")
         self.running, old = wanted, self.running

@@ -10,9 +10,8 @@ import pytest
 
 from tests.builders import configuration, measurement
 from tests.control.drive.driver_bed import FakeClock, FakeServer, Log, drive, raising, unseen
-from tuner.adapters.backend import ApplyReport
 from tuner.control import Hold, Rollback, RunState
-from tuner.errors import InvalidInput, Refused, StorageError, TimedOut, Unreachable
+from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 
@@ -97,14 +96,7 @@ def test_a_rollback_goes_near_to_what_the_server_cannot_be_set_to() -> None:
     server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
     server.running = configuration(5)
     driver, _ = drive(server, configuration(2))
-    apply = server.apply
-
-    def strict(wanted: Configuration) -> ApplyReport:
-        if wanted == configuration(5):
-            raise InvalidInput("knob max_batch_size", "5 is no size of this model")
-        return apply(wanted)
-
-    server.apply = strict  # type: ignore[method-assign]
+    server.cannot_be_set_to = {configuration(5)}
     driver.step()
 
     record = driver.step()

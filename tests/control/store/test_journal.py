@@ -6,31 +6,22 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
 from tests.control.drive.driver_bed import (
-    P95,
-    Book,
-    Clients,
     FakeClock,
     FakeServer,
-    ServerAndClients,
-    drive,
-    unseen,
 )
+from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server, silent
 from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched, WindowRecord
-from tuner.control.store.journal import StoreJournal, last_change, replay, resolve_unfinished
+from tuner.control.store.journal import StoreJournal, last_change, replay
 from tuner.control.store.store import Store
-from tuner.errors import TimedOut, Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
-
-GOOD, BAD = configuration(), configuration(4)
 
 
 @pytest.fixture
@@ -38,19 +29,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store = Store(tmp_path / "s.db")
     yield store
     store.close()
-
-
-def server(p95: P95 = lambda c: 0.045 if c == BAD else 0.020) -> FakeServer:
-    return FakeServer(FakeClock(), p95)
-
-
-def life(store: Store, server: FakeServer, *proposals: Configuration) -> tuple[Driver, str | None]:
-    """A driver that takes up what the last one left, and what was said about that."""
-    standing = store.target("a", "fake://x/m", SPACE, server.current())
-    journal = StoreJournal(store, standing.id, OBJECTIVE)
-    driver, _ = drive(server, *proposals, journal=journal, resume=standing.state)
-    replay(store, standing.id, driver.loop, learned=0)
-    return driver, resolve_unfinished(store, standing.id, driver)
 
 
 def test_a_change_that_was_not_judged_is_judged_by_the_next_life(store: Store) -> None:
@@ -227,94 +205,6 @@ def test_quantiles_that_look_back_are_no_quantiles_for_another_slo(store: Store)
     assert len(remembered(store, OBJECTIVE)[1]) == 3
 
 
-def silent(target: FakeServer, *, done: bool) -> None:
-    """Its next change is not answered, whether it was done or not; later ones are."""
-    apply = target.apply
-
-    def vanish(wanted: Configuration) -> NoReturn:
-        target.apply = apply  # type: ignore[method-assign]
-        if done:
-            apply(wanted)
-        raise Unreachable("connection reset")
-
-    target.apply = vanish  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("done", [True, False])
-@pytest.mark.parametrize("killed", [True, False])
-def test_a_change_that_was_not_answered_ends_when_it_is_known_how(
-    store: Store, done: bool, killed: bool
-) -> None:
-    """By the next window, or by the next life. If it is in force, it is ours and on probation."""
-    target = server()
-    first, _ = life(store, target, GOOD, BAD)
-    first.step()
-    silent(target, done=done)
-    assert first.step().outcome == "failed"
-    assert outcomes(store) == ["held", "applying"]
-
-    driver = life(store, target)[0] if killed else first
-    decision = driver.step().decision
-
-    assert outcomes(store)[1] == ("applied" if done else "interrupted" if killed else "failed")
-    assert isinstance(decision, Rollback) == done
-    assert target.running == GOOD
-    assert not [row for row in store.rows("SELECT sentence FROM event") if "somebody" in row["sentence"]]
-
-
-@pytest.mark.parametrize("batch", [GOOD, BAD])
-def test_a_change_of_server_and_clients_is_found_again(store: Store, batch: Configuration) -> None:
-    """The daemon was killed when the server had its part: our clients begin anew, as before the change."""
-    target = server()
-    for pinned in (batch.replace(max_in_flight=4.0), None):
-        both = ServerAndClients(target, Clients())
-        standing = store.target("a", "fake://x/m", both.backend.space, both.backend.current())
-        journal = StoreJournal(store, standing.id, OBJECTIVE)
-        both.backend.take_up(standing.state.current)
-        book, watched = Book(pinned=pinned), both.watched
-        driver, heard = drive(target, journal=journal, resume=standing.state, watched=watched, orders=book)
-        sentence = resolve_unfinished(store, standing.id, driver)
-        if pinned:
-            silent(target, done=True)
-        driver.step()
-
-    assert sentence is not None
-    assert ("which came about" in sentence) == (batch == BAD)
-    assert outcomes(store)[0] == ("applied" if batch == BAD else "interrupted")
-    assert not any("somebody" in sentence for sentence in heard)
-
-
-def test_a_change_that_was_not_answered_ends_with_the_run(store: Store) -> None:
-    """The server is asked once more."""
-    target = server()
-    first, _ = life(store, target, GOOD, BAD)
-    first.step()
-    silent(target, done=True)
-    first.step()
-
-    assert first.finish() == GOOD
-    assert outcomes(store) == ["held", "applied", "applied"]
-
-
-def test_a_change_that_came_about_late_is_written_down_as_applied(store: Store) -> None:
-    """Though windows were measured meanwhile: the decision has its own row, and is judged in a next life."""
-    target = server()
-    first, _ = life(store, target, GOOD, BAD)
-    first.step()
-    silent(target, done=False)
-    first.step()
-    first.step()
-    assert outcomes(store) == ["held", "failed", "held"]
-    target.running = BAD
-
-    target.measure = unseen  # type: ignore[method-assign]
-    first.step()
-
-    assert outcomes(store) == ["held", "applied", "held", "held"]
-    error = store.rows("SELECT error FROM decision ORDER BY id")[1]["error"]
-    assert error == "connection reset; it came about after all"
-
-
 class Probed(FakeServer):
     """Of its requests fifty are timed in each window, which are near the bound."""
 
@@ -338,10 +228,6 @@ def test_a_later_life_is_as_sure_of_its_windows(store: Store) -> None:
     assert {level: one.configurations for level, one in second.loop.memory.levels.items()} == {
         level: one.configurations for level, one in first.loop.memory.levels.items()
     }
-
-
-def outcomes(store: Store) -> list[str]:
-    return [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
 
 
 class Failing(FakeServer):
@@ -487,72 +373,3 @@ def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:
 
     assert seen == 2
     assert loop.memory.at(loop.level).tried == [space.encode(GOOD)]
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-@pytest.mark.parametrize("error", [Killed(), TimedOut("no answer within 90 s")])
-def test_a_change_that_comes_about_in_a_later_life_is_ours(store: Store, error: BaseException) -> None:
-    """The server was still loading the model when the daemon that asked for it ended."""
-    target = server()
-    first, _ = life(store, target, GOOD, BAD)
-    first.step()
-
-    def load_on(_: Configuration) -> NoReturn:
-        raise error
-
-    target.apply = load_on  # type: ignore[method-assign,assignment]
-    if isinstance(error, TimedOut):
-        first.step()
-        assert first.step().outcome == "held"  # it has not come about, and counts as failed
-    else:
-        with pytest.raises(Killed):
-            first.step()
-    del target.apply
-
-    second, _ = life(store, target)
-    target.running = BAD
-    decision = second.step().decision
-
-    assert isinstance(decision, Rollback)
-    assert target.running == GOOD
-    rows = store.rows("SELECT outcome, error FROM decision WHERE action = 'apply'")
-    assert [row["outcome"] for row in rows] == ["applied"]
-    assert "came about after all" in rows[0]["error"]
-    assert not store.rows("SELECT * FROM event WHERE sentence LIKE '%somebody else%'")
-
-
-def test_a_change_that_was_to_come_long_ago_is_not_waited_for(tmp_path: Path) -> None:
-    """What runs then was set by somebody else."""
-    now = 1000.0
-    store, target = Store(tmp_path / "s.db", now=lambda: now), server()
-    first, _ = life(store, target, GOOD, BAD)
-    first.step()
-    target.refuses = {BAD}
-    assert first.step().outcome == "failed"
-    now += 601.0
-
-    second, _ = life(store, target)
-    store.close()
-
-    assert second.reconciler.unconfirmed is None
-
-
-def test_a_change_is_not_waited_for_any_longer_because_of_a_restart(tmp_path: Path) -> None:
-    """Ten minutes are counted from its own end: what is set later was set by somebody else."""
-    now = 1000.0
-    store, target = Store(tmp_path / "s.db", now=lambda: now), server()
-    first, _ = life(store, target, GOOD, BAD)
-    first.step()
-    target.refuses = {BAD}
-    assert first.step().outcome == "failed"
-    now += 590.0
-
-    second, _ = life(store, target)
-    store.close()
-
-    change = second.reconciler.unconfirmed
-    assert change is not None
-    assert change.deadline == pytest.approx(second._clock.now() + 10.0)

@@ -1,0 +1,50 @@
+"""Drivers of one target, one after the other: a later life takes up what an earlier one left in the store."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tests.builders import OBJECTIVE, SPACE, configuration
+from tests.control.drive.driver_bed import (
+    P95,
+    FakeClock,
+    FakeServer,
+    drive,
+)
+from tuner.control import Driver
+from tuner.control.store.journal import StoreJournal, replay, resolve_unfinished
+from tuner.control.store.store import Store
+from tuner.errors import Unreachable
+from tuner.knobs import Configuration
+
+GOOD, BAD = configuration(), configuration(4)
+
+
+def server(p95: P95 = lambda c: 0.045 if c == BAD else 0.020) -> FakeServer:
+    return FakeServer(FakeClock(), p95)
+
+
+def life(store: Store, server: FakeServer, *proposals: Configuration) -> tuple[Driver, str | None]:
+    """A driver that takes up what the last one left, and what was said about that."""
+    standing = store.target("a", "fake://x/m", SPACE, server.current())
+    journal = StoreJournal(store, standing.id, OBJECTIVE)
+    driver, _ = drive(server, *proposals, journal=journal, resume=standing.state)
+    replay(store, standing.id, driver.loop, learned=0)
+    return driver, resolve_unfinished(store, standing.id, driver)
+
+
+def outcomes(store: Store) -> list[str]:
+    return [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
+
+
+def silent(target: FakeServer, *, done: bool) -> None:
+    """Its next change is not answered, whether it was done or not; later ones are."""
+    apply = target.apply
+
+    def vanish(wanted: Configuration) -> NoReturn:
+        target.apply = apply  # type: ignore[method-assign]
+        if done:
+            apply(wanted)
+        raise Unreachable("connection reset")
+
+    target.apply = vanish  # type: ignore[method-assign]

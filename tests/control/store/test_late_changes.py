@@ -1,0 +1,166 @@
+"""Changes whose end was not seen: whether they came about is found out, also in a later life."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from tests.builders import OBJECTIVE
+from tests.control.drive.driver_bed import (
+    Book,
+    Clients,
+    FakeServer,
+    ServerAndClients,
+    drive,
+    unseen,
+)
+from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server, silent
+from tests.control.store.store_bed import Times
+from tuner.control import Rollback
+from tuner.control.store.journal import StoreJournal, resolve_unfinished
+from tuner.control.store.store import Store
+from tuner.errors import TimedOut
+from tuner.knobs import Configuration
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_change_that_was_not_answered_ends_when_it_is_known_how(
+    store: Store, done: bool, killed: bool
+) -> None:
+    """By the next window, or by the next life. If it is in force, it is ours and on probation."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    silent(target, done=done)
+    assert first.step().outcome == "failed"
+    assert outcomes(store) == ["held", "applying"]
+
+    driver = life(store, target)[0] if killed else first
+    decision = driver.step().decision
+
+    assert outcomes(store)[1] == ("applied" if done else "interrupted" if killed else "failed")
+    assert isinstance(decision, Rollback) == done
+    assert target.running == GOOD
+    assert not [row for row in store.rows("SELECT sentence FROM event") if "somebody" in row["sentence"]]
+
+
+@pytest.mark.parametrize("batch", [GOOD, BAD])
+def test_a_change_of_server_and_clients_is_found_again(store: Store, batch: Configuration) -> None:
+    """The daemon was killed when the server had its part: our clients begin anew, as before the change."""
+    target = server()
+    for pinned in (batch.replace(max_in_flight=4.0), None):
+        both = ServerAndClients(target, Clients())
+        standing = store.target("a", "fake://x/m", both.backend.space, both.backend.current())
+        journal = StoreJournal(store, standing.id, OBJECTIVE)
+        both.backend.take_up(standing.state.current)
+        book, watched = Book(pinned=pinned), both.watched
+        driver, heard = drive(target, journal=journal, resume=standing.state, watched=watched, orders=book)
+        sentence = resolve_unfinished(store, standing.id, driver)
+        if pinned:
+            silent(target, done=True)
+        driver.step()
+
+    assert sentence is not None
+    assert ("which came about" in sentence) == (batch == BAD)
+    assert outcomes(store)[0] == ("applied" if batch == BAD else "interrupted")
+    assert not any("somebody" in sentence for sentence in heard)
+
+
+def test_a_change_that_was_not_answered_ends_with_the_run(store: Store) -> None:
+    """The server is asked once more."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    silent(target, done=True)
+    first.step()
+
+    assert first.finish() == GOOD
+    assert outcomes(store) == ["held", "applied", "applied"]
+
+
+def test_a_change_that_came_about_late_is_written_down_as_applied(store: Store) -> None:
+    """Though windows were measured meanwhile: the decision has its own row, and is judged in a next life."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    silent(target, done=False)
+    first.step()
+    first.step()
+    assert outcomes(store) == ["held", "failed", "held"]
+    target.running = BAD
+
+    target.measure = unseen  # type: ignore[method-assign]
+    first.step()
+
+    assert outcomes(store) == ["held", "applied", "held", "held"]
+    error = store.rows("SELECT error FROM decision ORDER BY id")[1]["error"]
+    assert error == "connection reset; it came about after all"
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("error", [Killed(), TimedOut("no answer within 90 s")])
+def test_a_change_that_comes_about_in_a_later_life_is_ours(store: Store, error: BaseException) -> None:
+    """The server was still loading the model when the daemon that asked for it ended."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+
+    def load_on(_: Configuration) -> NoReturn:
+        raise error
+
+    target.apply = load_on  # type: ignore[method-assign,assignment]
+    if isinstance(error, TimedOut):
+        first.step()
+        assert first.step().outcome == "held"  # it has not come about, and counts as failed
+    else:
+        with pytest.raises(Killed):
+            first.step()
+    del target.apply
+
+    second, _ = life(store, target)
+    target.running = BAD
+    decision = second.step().decision
+
+    assert isinstance(decision, Rollback)
+    assert target.running == GOOD
+    rows = store.rows("SELECT outcome, error FROM decision WHERE action = 'apply'")
+    assert [row["outcome"] for row in rows] == ["applied"]
+    assert "came about after all" in rows[0]["error"]
+    assert not store.rows("SELECT * FROM event WHERE sentence LIKE '%somebody else%'")
+
+
+def refused(store: Store) -> FakeServer:
+    """A server that has just refused a change, whose driver has ended."""
+    target = server()
+    driver, _ = life(store, target, GOOD, BAD)
+    driver.step()
+    target.refuses = {BAD}
+    assert driver.step().outcome == "failed"
+    return target
+
+
+def test_a_change_that_was_to_come_long_ago_is_not_waited_for(store: Store, times: Times) -> None:
+    """What runs then was set by somebody else."""
+    target = refused(store)
+    times.now += 601.0
+
+    driver, _ = life(store, target)
+
+    assert driver.reconciler.unconfirmed is None
+
+
+def test_a_change_is_not_waited_for_any_longer_because_of_a_restart(store: Store, times: Times) -> None:
+    """Ten minutes are counted from its own end: what is set later was set by somebody else."""
+    target = refused(store)
+    times.now += 590.0
+
+    driver, _ = life(store, target)
+
+    change = driver.reconciler.unconfirmed
+    assert change is not None
+    assert change.deadline == pytest.approx(driver._clock.now() + 10.0)
