@@ -189,7 +189,6 @@ class Pool:
         self._lanes.renew(up)
         if up:
             self._begin(up)
-        if up:
             self._flow.again(TOO_LATE, Status.DEADLINE)
         else:
             self._flow.again(self.why_down(), Status.UNAVAILABLE)
