@@ -10,8 +10,8 @@ from typing import Any
 
 from tuner.adapters.connection.address import Option, existing_path
 from tuner.adapters.connection.credentials import read_secret
+from tuner.adapters.connection.identity import read_identity
 from tuner.errors import InvalidInput, StorageError, TunerError
-from tuner.files.storage import read_file
 
 __all__ = ["SECURITY", "SECURITY_OPTIONS", "Security", "parse_security"]
 
@@ -25,8 +25,6 @@ SECURITY = {
 """The options."""
 SECURITY_OPTIONS = {name: option.default for name, option in SECURITY.items()}
 """Their defaults."""
-LARGEST_FILE = 10_000_000
-"""Bytes of a file of certificates."""
 WAYS = {"": (False, False), "grpc": (True, False), "metrics": (False, True), "all": (True, True)}
 
 
@@ -51,15 +49,15 @@ class Security:
         """Return the ``grpc.ChannelCredentials``, None for a channel in the clear.
 
         Raises:
-            StorageError: A file cannot be read.
+            StorageError: A file cannot be read, or the certificate and the key do not belong together.
             InvalidInput: The token can be read by everybody.
         """
         if not self.grpc:
             return None
         import grpc
 
-        files = [_read(path) if path is not None else None for path in (self.ca, self.key, self.cert)]
-        credentials = grpc.ssl_channel_credentials(*files)
+        identity = read_identity(self.cert, self.key, self.ca)
+        credentials = grpc.ssl_channel_credentials(identity.authorities, identity.key, identity.certificate)
         if self.token_file is None:
             return credentials
         read_secret(self.token_file, "token_file")
@@ -109,13 +107,6 @@ def parse_security(options: Mapping[str, str]) -> Security:
     if (paths["cert"] is None) != (paths["key"] is None):
         raise InvalidInput("TARGET", "cert= and key= belong together", "give both files")
     return Security(grpc=grpc, metrics=metrics, **paths)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_file(path, LARGEST_FILE)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from error
 
 
 class _Token:

@@ -75,7 +75,8 @@ class Control:
     ) -> None:
         self._dispatcher = dispatcher
         self._metrics = metrics
-        self._token = token
+        self.token = token
+        """May be set anew."""
         self._reload = reload
         self._names = {"localhost", "127.0.0.1", "[::1]"} if is_loopback(host) else set[str]()
         self._listener: Listener | None = None
@@ -132,10 +133,10 @@ class Control:
 
     def _forbidden(self, headers: dict[bytes, bytes], path: str) -> _Answer | None:
         """Return why who asks may change nothing; None if they may."""
-        if self._token is None:
+        if self.token is None:
             return _said(403, "no token is set: give listen.control_token_file")
         scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer" or not same_token(given.strip(), self._token):
+        if scheme.lower() != "bearer" or not same_token(given.strip(), self.token):
             return _said(401, "the token is missing or wrong")
         if b"origin" in headers:
             return _said(403, "changes from web pages are refused")

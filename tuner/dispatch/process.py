@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tuner.dispatch.backends.catalogue import connect
-from tuner.dispatch.config import DispatchConfig, ListenSection
+from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.control import Control
+from tuner.dispatch.credentials import Credentials
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.journal import Journal
@@ -20,13 +22,15 @@ from tuner.dispatch.tracing import Tracing
 from tuner.errors import InvalidInput, StorageError
 from tuner.heap import heap_at_rest
 from tuner.scheduling.scheduler import compile_policy
-from tuner.web.token import read_token
 
 __all__ = ["DispatchProcess", "run_dispatch"]
 
 Read = Callable[[], DispatchConfig]
 DRAIN = 10.0
 """s that requests in progress get at the end."""
+LOOK = 2.0
+"""s between two looks at files that are renewed while it runs."""
+_log = logging.getLogger(__name__)
 
 
 class DispatchProcess:
@@ -59,11 +63,18 @@ class DispatchProcess:
         if config.tracing is not None:
             self._tracing = Tracing.over_otlp(config.tracing.endpoint, config.tracing.ratio)
         self.dispatcher = Dispatcher(config, connect, self.metrics, say, self._journal, tracing=self._tracing)
-        front = front_config(config.listen, traces=config.tracing is not None)
+        self._credentials = Credentials(config.listen)
+        front = FrontConfig(
+            grpc=config.listen.grpc,
+            http=config.listen.http,
+            identity=self._credentials.identity,
+            token=self._credentials.clients,
+            traces=config.tracing is not None,
+        )
         grants = self.dispatcher if config.mode == "grants" else None
         self.fronts = Fronts(self.dispatcher, front, grants, self.metrics.refused)
         host = config.listen.control[0] if config.listen.control is not None else ""
-        token = _control_token(config.listen)
+        token = self._credentials.operators
         self.control = Control(self.dispatcher, self.metrics, token, host, self.reload)
 
     def stop(self) -> None:
@@ -88,9 +99,13 @@ class DispatchProcess:
                 if self._config.listen.control is not None:
                     await self.control.start(self._config.listen.control)
                 self._say(self._summary())
-                with heap_at_rest():
-                    started()
-                    await self._ended.wait()
+                watching = asyncio.create_task(self._watch())
+                try:
+                    with heap_at_rest():
+                        started()
+                        await self._ended.wait()
+                finally:
+                    watching.cancel()
                 self._say("ending: requests in progress are answered first")
                 await self.fronts.drain(DRAIN)
         finally:
@@ -118,12 +133,40 @@ class DispatchProcess:
                         raise InvalidInput(field, problem, "start another dispatcher, or change it back")
                 rules = config.rules()
                 await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
+                await self._renew(self._credentials.read)
                 await self.dispatcher.reload(config)
             except (InvalidInput, StorageError) as error:
                 self._say(f"the file was not reloaded, everything stays as it was: {error}")
                 raise
             self._config = config
         self._say(self._summary())
+
+    async def _watch(self) -> None:
+        """Renew what is listened with once its files have changed."""
+        while True:
+            await asyncio.sleep(LOOK)
+            try:
+                async with self.dispatcher.changing:
+                    await self._renew(self._credentials.look)
+            except StorageError as error:
+                self._say(str(error))
+            except Exception:  # the last net: the next renewal is seen all the same
+                _log.exception("credentials were not renewed")
+
+    async def _renew(self, find: Callable[[], list[str]]) -> None:
+        """Use the credentials that are there, after ``find`` has read what is new and returned what to say.
+
+        Raises:
+            InvalidInput: A token cannot be used.
+            StorageError: A certificate cannot.
+        """
+        sentences = await asyncio.to_thread(find)
+        try:
+            self.control.token = self._credentials.operators
+            self.fronts.renew(self._credentials.clients, self._credentials.identity)
+        finally:
+            for sentence in sentences:
+                self._say(sentence)
 
     def _summary(self) -> str:
         names = ", ".join(self.dispatcher.sessions)
@@ -141,41 +184,6 @@ class DispatchProcess:
             f"dispatches {names} by {self._config.policy}, {', '.join(places)}, "
             f"to {up} of {len(servers)} backends{away}"
         )
-
-
-def front_config(listen: ListenSection, *, traces: bool = False) -> FrontConfig:
-    """Return where the fronts listen, and whether they read which traces their callers name.
-
-    Raises:
-        InvalidInput: The token cannot be used.
-    """
-    return FrontConfig(
-        grpc=listen.grpc,
-        http=listen.http,
-        certificate=listen.certificate,
-        key=listen.key,
-        client_ca=listen.client_ca,
-        token=_client_token(listen),
-        traces=traces,
-    )
-
-
-def _control_token(listen: ListenSection) -> str | None:
-    """Return the token that changes on the control port need; None if nothing can be changed there.
-
-    Raises:
-        InvalidInput: The token cannot be used.
-    """
-    if listen.control_token_file is not None:
-        return read_token(listen.control_token_file, None, "listen.control_token_file")
-    return _client_token(listen)
-
-
-def _client_token(listen: ListenSection) -> str | None:
-    """Return the token that every client must send; None if they need none."""
-    if listen.token_file is None:
-        return None
-    return read_token(listen.token_file, None, "listen.token_file")
 
 
 def _place(address: tuple[str, int]) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
 from typing import Any, Self
 
 import uvicorn
@@ -42,9 +44,14 @@ def bound(address: tuple[str, int], setting: str) -> socket.socket:
 class Listener:
     """Listens from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, server: asyncio.Server, state: ServerState) -> None:
-        self._server = server
+    def __init__(
+        self, make: Callable[[], Connection], state: ServerState, tls: ssl.SSLContext | None
+    ) -> None:
+        self.tls = tls
+        """How connections that come from now on are encrypted. Another context may take its place."""
+        self._make = make
         self._state = state
+        self._server: asyncio.Server
 
     @classmethod
     async def start(
@@ -86,15 +93,31 @@ class Listener:
         )
         settings.load()
         loop, state = asyncio.get_running_loop(), ServerState()
-        waits: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": LONGEST_HANDSHAKE}
-        server = await loop.create_server(
-            lambda: connection(settings, state, {}, loop),
-            sock=listening,
-            ssl=tls,
-            backlog=ACCEPTED_AT_ONCE,
-            **waits,
+        listener = cls(lambda: connection(settings, state, {}, loop), state, tls)
+        listener._server = await loop.create_server(
+            listener._accepted, sock=listening, backlog=ACCEPTED_AT_ONCE
         )
-        return cls(server, state)
+        return listener
+
+    def _accepted(self) -> asyncio.BaseProtocol:
+        """Return what hears of a new connection.
+
+        It does what asyncio does for a server with TLS, but with the context of this moment: there a server
+        has the same one for ever, and a context that is used keeps its authorities, and the sessions of those
+        whom it has let in. Nor can another server take over the socket: one that is closed drops the
+        connections that it has just accepted.
+        """
+        connection = self._make()
+        if self.tls is None:
+            return connection
+        return SSLProtocol(
+            asyncio.get_running_loop(),
+            connection,
+            self.tls,
+            None,  # type: ignore[arg-type]  # nobody waits for the end of the handshake
+            server_side=True,
+            ssl_handshake_timeout=LONGEST_HANDSHAKE,  # type: ignore[arg-type]  # a float in `create_server`
+        )
 
     @property
     def address(self) -> tuple[str, int]:

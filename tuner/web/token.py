@@ -24,7 +24,7 @@ def read_token(path: Path | None, environment: str | None, setting: str) -> str 
         setting: The setting that names the file.
 
     Raises:
-        InvalidInput: The token is too short, or its file cannot be read, or everybody can read it.
+        InvalidInput: The token is too short, or its file is empty, cannot be read, or everybody can read it.
     """
     where, token = "SERVETUNE_TOKEN", environment
     if path is not None:
@@ -36,6 +36,8 @@ def read_token(path: Path | None, environment: str | None, setting: str) -> str 
             raise InvalidInput(where, f"cannot be read: {problem}") from None
         check_private(path, setting)
     token = (token or "").strip()
+    if not token and path is not None:
+        raise InvalidInput(where, "is empty", "make one with: openssl rand -hex 32")
     if not token:
         return None
     if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():

@@ -48,7 +48,8 @@ class Site:
         if "http:" not in text:
             (bed.folder / "token").write_text(token or "")
             (bed.folder / "token").chmod(0o600)
-            bed.path.write_text("http: {listen: '127.0.0.1:0', token_file: token}\n" + text)
+            named = "" if token is None else ", token_file: token"
+            bed.path.write_text("http: {listen: '127.0.0.1:0'" + named + "}\n" + text)
         self.daemon = bed.daemon()
         self.web = web_server(self.daemon, bed.said.append)
         self._thread = threading.Thread(target=self.daemon.run, args=(self.web,))

@@ -337,6 +337,7 @@ def test_the_api_describes_itself(site: Site) -> None:
     ("text", "mode", "problem"),
     [
         ("short", 0o600, "at least 16"),
+        ("\n", 0o600, "is empty"),
         ("x" * 30, 0o644, "can be read by everybody"),
         (None, 0, "cannot be read"),
     ],

@@ -18,11 +18,12 @@ from tritonclient.grpc import service_pb2
 from tests.adapters.certificates import make_certificates
 from tests.dispatch.clock import START, run
 from tests.dispatch.front.echo import Echo
+from tuner.adapters.connection.identity import Identity, read_identity
 from tuner.dispatch.front import FrontConfig, Fronts, calls, intake
 from tuner.dispatch.front import fronts as fronts_module
 from tuner.dispatch.front.config import LARGEST_MESSAGE
 from tuner.dispatch.request import Refused
-from tuner.errors import InvalidInput, StorageError
+from tuner.errors import InvalidInput
 
 ANY = ("127.0.0.1", 0)
 INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -91,9 +92,7 @@ def test_connections_are_encrypted_and_clients_certified(tmp_path: Path) -> None
     config = FrontConfig(
         grpc=ANY,
         http=ANY,
-        certificate=tmp_path / "server.crt",
-        key=tmp_path / "server.key",
-        client_ca=tmp_path / "ca.crt",
+        identity=read_identity(tmp_path / "server.crt", tmp_path / "server.key", tmp_path / "ca.crt"),
     )
 
     async def live() -> None:
@@ -215,7 +214,9 @@ def test_what_was_answered_is_written_before_the_end(tmp_path: Path, tls: bool) 
     config, context = FrontConfig(grpc=ANY, http=ANY), None
     if tls:
         make_certificates(tmp_path)
-        config = replace(config, certificate=tmp_path / "server.crt", key=tmp_path / "server.key")
+        config = replace(
+            config, identity=read_identity(tmp_path / "server.crt", tmp_path / "server.key", None)
+        )
         context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
 
     async def live() -> None:
@@ -373,19 +374,9 @@ def test_an_address_that_is_taken_is_named() -> None:
     asyncio.run(live())
 
 
-def test_certificates_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    """Missing, or none."""
-    missing = {"certificate": tmp_path / "a", "key": tmp_path / "b"}
-
-    for where in ("grpc", "http"):
-        config = FrontConfig(**{where: ANY}, **missing)  # type: ignore[arg-type]
-        with pytest.raises(StorageError, match="certificates"):
-            asyncio.run(Fronts(Echo(), config).start())
-
-
 @pytest.mark.parametrize(
     "wrong",
-    [{"certificate": Path("a")}, {"client_ca": Path("a")}, {"largest_message": 0}, {"most_requests": 0}],
+    [{"identity": Identity(None, None, b"")}, {"largest_message": 0}, {"most_requests": 0}],
 )
 def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, Any]) -> None:
     """When they are made."""

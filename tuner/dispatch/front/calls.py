@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
+from tuner.dispatch.front.access import TOKEN_NEEDED, Access
 from tuner.dispatch.front.intake import Entrance, milliseconds
 from tuner.dispatch.grant import WELCOME
 from tuner.dispatch.request import Refused, Status
@@ -127,7 +127,7 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     Args:
         methods: By their full names.
         free: Which of them need no token.
-        token: The one that the others need; None if they need none.
+        access: Says who may call the others.
         talks: Conversations by their full names.
         entrance: Lets calls in, of all kinds.
     """
@@ -136,19 +136,19 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         self,
         methods: Mapping[str, Method],
         free: frozenset[str],
-        token: str | None,
+        access: Access,
         talks: Mapping[str, Talk],
         entrance: Entrance,
     ) -> None:
         patience = Patience()
         self._handlers = {
             name: grpc.stream_unary_rpc_method_handler(
-                _answer(method, None if name in free else token, patience, entrance)
+                _answer(method, None if name in free else access, patience, entrance)
             )
             for name, method in methods.items()
         }
         self._handlers |= {
-            name: grpc.stream_stream_rpc_method_handler(_converse(talk, token, entrance))
+            name: grpc.stream_stream_rpc_method_handler(_converse(talk, access, entrance))
             for name, talk in talks.items()
         }
         self._services = {name.rpartition("/")[0] + "/" for name in methods}
@@ -162,13 +162,13 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         return handler
 
 
-def _answer(method: Method, token: str | None, patience: Patience, entrance: Entrance) -> Any:
+def _answer(method: Method, access: Access | None, patience: Patience, entrance: Entrance) -> Any:
     async def answer(_messages: Any, context: Any) -> bytes:
         call = Call(context)
         try:
             with entrance:
-                if token is not None:
-                    await _check_token(call, context, token)
+                if access is not None:
+                    await _check_token(call, context, access)
                 # A call of one message is read as a stream: for others gRPC itself waits, without an end.
                 message = await patience.wait(context.read())
                 if message is grpc.aio.EOF:
@@ -181,7 +181,7 @@ def _answer(method: Method, token: str | None, patience: Patience, entrance: Ent
     return answer
 
 
-def _converse(talk: Talk, token: str | None, entrance: Entrance) -> Any:
+def _converse(talk: Talk, access: Access, entrance: Entrance) -> Any:
     async def converse(_messages: Any, context: Any) -> None:
         async def read() -> bytes | None:
             message = await context.read()
@@ -189,8 +189,7 @@ def _converse(talk: Talk, token: str | None, entrance: Entrance) -> Any:
 
         try:
             with entrance:
-                if token is not None:
-                    await _check_token(Call(context), context, token)
+                await _check_token(Call(context), context, access)
                 await context.send_initial_metadata(((WELCOME, "1"),))  # clients wait for it, then speak
                 await talk(read, context.write)
         except Refused as refused:
@@ -199,9 +198,9 @@ def _converse(talk: Talk, token: str | None, entrance: Entrance) -> Any:
     return converse
 
 
-async def _check_token(call: Call, context: Any, token: str) -> None:
-    """End a call that does not bring the token."""
-    if not allowed(call.header("authorization"), token):
+async def _check_token(call: Call, context: Any, access: Access) -> None:
+    """End a call that does not bring the token, if one is needed."""
+    if access.token is not None and not access.allows(call.header("authorization")):
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
 
 

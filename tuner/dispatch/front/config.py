@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from tuner.adapters.connection.identity import Identity
 from tuner.errors import InvalidInput
 
 __all__ = ["Address", "FrontConfig"]
@@ -25,12 +25,9 @@ class FrontConfig:
     """Where KServe's and TensorFlow Serving's gRPC are spoken; nowhere if None."""
     http: Address | None = None
     """Where KServe's HTTP is spoken; nowhere if None."""
-    certificate: Path | None = None
-    """The server's certificate; in the clear without it."""
-    key: Path | None = None
-    """The key of the certificate."""
-    client_ca: Path | None = None
-    """Certificates of whom clients must be certified by; anybody may connect if None."""
+    identity: Identity | None = None
+    """The server's certificate, and who must have certified clients, if somebody must; in the clear if None.
+    :meth:`.Fronts.renew` replaces it, and the token."""
     token: str | None = None
     """The bearer token that every request needs, but for those that ask whether the server is ready."""
     largest_message: int = LARGEST_MESSAGE
@@ -41,12 +38,8 @@ class FrontConfig:
     """Whether requests are traced, so that it counts which trace their callers name."""
 
     def __post_init__(self) -> None:
-        if (self.certificate is None) != (self.key is None):
-            raise InvalidInput("listen", "certificate and key belong together", "give both files")
-        if self.client_ca is not None and self.certificate is None:
-            raise InvalidInput(
-                "listen", "client_ca without a certificate has no effect", "give a certificate"
-            )
+        if self.identity is not None and self.identity.certificate is None:
+            raise InvalidInput("listen", "there is no TLS without a certificate", "give a certificate")
         if self.largest_message < 1 or self.most_requests < 1:
             sizes = f"{self.largest_message=}, {self.most_requests=}"
             raise InvalidInput("listen", f"limits are at least 1, but got {sizes}")

@@ -6,6 +6,8 @@ import asyncio
 from types import TracebackType
 from typing import Any, Self
 
+from tuner.adapters.connection.identity import Identity
+from tuner.dispatch.front.access import Access
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.grpc_server import start_grpc
 from tuner.dispatch.front.http_server import start_http
@@ -43,6 +45,7 @@ class Fronts:
         self.http_address: Address | None = None
         """Where HTTP is spoken, likewise."""
         self._config = config
+        self._access = Access(config.token, config.identity)
         self._intake = Intake(service, config.most_requests, grants, config.traces, count)
         self._grpc: Any = None
         self._http: Listener | None = None
@@ -54,19 +57,33 @@ class Fronts:
         """Listen.
 
         Raises:
-            InvalidInput: An address or a certificate cannot be used.
-            StorageError: A certificate cannot be read.
+            InvalidInput: An address cannot be used.
         """
-        config = self._config
+        config, access = self._config, self._access
         try:
             if config.grpc is not None:
-                self._grpc, self.grpc_address = await start_grpc(self._intake, config, config.grpc)
+                self._grpc, self.grpc_address = await start_grpc(self._intake, config, config.grpc, access)
             if config.http is not None:
-                self._http = await start_http(self._intake, config, config.http)
+                self._http = await start_http(self._intake, config, config.http, access)
                 self.http_address = self._http.address
         except BaseException:
             await self.stop()
             raise
+
+    def renew(self, token: str | None, identity: Identity | None) -> None:
+        """Let requests that come from now on need this token, and answer new connections by this certificate.
+
+        Open connections stay. Whether there is TLS, and whether clients are certified, does not change.
+
+        Raises:
+            StorageError: There are too many open files; new connections go on as before.
+        """
+        self._access.token = token
+        if identity is None or identity is self._access.identity:
+            return
+        if self._http is not None:
+            self._http.tls = identity.server_context()
+        self._access.identity = identity
 
     async def drain(self, longest: float) -> bool:
         """Refuse new requests, and wait for those in progress; return whether all were answered.

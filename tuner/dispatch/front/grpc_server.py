@@ -6,7 +6,9 @@ from typing import Any
 
 import grpc
 
+from tuner.adapters.connection.identity import Identity
 from tuner.dispatch.front import inference, prediction
+from tuner.dispatch.front.access import Access
 from tuner.dispatch.front.calls import Calls
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.conversation import Conversation
@@ -14,8 +16,7 @@ from tuner.dispatch.front.inference import InferenceService
 from tuner.dispatch.front.intake import Entrance, Intake
 from tuner.dispatch.front.prediction import PredictionService
 from tuner.dispatch.grant import CONVERSE
-from tuner.errors import InvalidInput, StorageError
-from tuner.files.storage import read_file
+from tuner.errors import InvalidInput
 
 __all__ = ["start_grpc"]
 
@@ -29,16 +30,15 @@ ASK_AFTER = 60.0
 """Silence of a connection, s, after which its client is asked whether it is there."""
 ANSWERS_WITHIN = 20.0
 """Time for its answer, s."""
-LARGEST_FILE = 10_000_000
-"""Bytes of a file of certificates."""
 
 
-async def start_grpc(intake: Intake, config: FrontConfig, address: Address) -> tuple[Any, Address]:
+async def start_grpc(
+    intake: Intake, config: FrontConfig, address: Address, access: Access
+) -> tuple[Any, Address]:
     """Start the server; return it, and the address that it listens at.
 
     Raises:
-        InvalidInput: The address or the certificate cannot be used.
-        StorageError: A certificate cannot be read.
+        InvalidInput: The address cannot be used.
     """
     host, port = address
     server = grpc.aio.server(options=_options(config.largest_message))
@@ -46,14 +46,13 @@ async def start_grpc(intake: Intake, config: FrontConfig, address: Address) -> t
     talks = {CONVERSE: lambda read, write: Conversation(intake).run(read, write)}
     free = inference.FREE | prediction.FREE
     entrance = Entrance(MOST_CALLS)  # grpc.aio's own limit costs a callback per call
-    server.add_generic_rpc_handlers((Calls(methods, free, config.token, talks, entrance),))
+    server.add_generic_rpc_handlers((Calls(methods, free, access, talks, entrance),))
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    credentials = _credentials(config)
     try:
-        if credentials is None:
+        if access.identity is None:
             bound = server.add_insecure_port(place)
         else:
-            bound = server.add_secure_port(place, credentials)
+            bound = server.add_secure_port(place, _credentials(access, access.identity))
     except RuntimeError:
         raise InvalidInput(
             "listen.grpc", f"{place} cannot be used: it is taken, or no address of ours"
@@ -78,12 +77,23 @@ def _options(largest: int) -> list[tuple[str, int]]:
     ]
 
 
-def _credentials(config: FrontConfig) -> Any:
-    if config.certificate is None or config.key is None:
-        return None
-    files = (config.key, config.certificate, config.client_ca)
-    try:
-        key, certificate, authority = (read_file(path, LARGEST_FILE) if path else None for path in files)
-    except OSError as error:
-        raise StorageError(f"the certificates cannot be read: {error}") from error
-    return grpc.ssl_server_credentials([(key, certificate)], authority, authority is not None)
+def _credentials(access: Access, identity: Identity) -> Any:
+    """Return the credentials by which each new connection gets the identity of that moment."""
+    given = identity
+
+    def renewed() -> Any:
+        """Return the identity if it is a new one. gRPC calls it at each handshake, one at a time."""
+        nonlocal given
+        present = access.identity
+        if present is None or present is given:
+            return None
+        given = present
+        return _configuration(present)
+
+    certified = identity.authorities is not None
+    return grpc.dynamic_ssl_server_credentials(_configuration(identity), renewed, certified)
+
+
+def _configuration(identity: Identity) -> Any:
+    pair = (identity.key, identity.certificate)
+    return grpc.ssl_server_certificate_configuration([pair], identity.authorities)

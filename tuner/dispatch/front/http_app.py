@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from tuner import __version__
-from tuner.dispatch.front.access import TOKEN_NEEDED, allowed
+from tuner.dispatch.front.access import TOKEN_NEEDED, Access
 from tuner.dispatch.front.inference import EXTENSIONS, NAME
 from tuner.dispatch.front.intake import FAILED, Held, Intake, Oversize, milliseconds
 from tuner.dispatch.front.messages.kserve_json import metadata_body, read_body, reply_body
@@ -73,13 +73,13 @@ class Application:
 
     Args:
         intake: Takes the inferences.
-        token: What requests need that ask for more than whether the server is ready; None if nothing.
+        access: Says who may ask for more than whether the server is ready.
         largest: Bytes of a body.
     """
 
-    def __init__(self, intake: Intake, token: str | None, largest: int) -> None:
+    def __init__(self, intake: Intake, access: Access, largest: int) -> None:
         self._intake = intake
-        self._token = token
+        self._access = access
         self._largest = largest
         self._answers: dict[str, Callable[[Question], Awaitable[Answer]]] = {
             LIVE: self._live,
@@ -121,7 +121,7 @@ class Application:
         if method != wanted and not (method == "HEAD" and wanted == "GET"):
             reason = f"{method} is not offered here; use {wanted}"
             return _refusal(405, reason, ((b"allow", wanted.encode()),))
-        if path not in FREE and not allowed(headers.get("authorization"), self._token):
+        if path not in FREE and not self._access.allows(headers.get("authorization")):
             return _refusal(401, TOKEN_NEEDED, ((b"www-authenticate", b"Bearer"),))
         if session:
             self._intake.check_session(session)

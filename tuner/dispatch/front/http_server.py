@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 
 import h11
 
+from tuner.dispatch.front.access import Access
 from tuner.dispatch.front.config import Address, FrontConfig
 from tuner.dispatch.front.http_app import Application
 from tuner.dispatch.front.intake import Intake
-from tuner.errors import StorageError
 from tuner.web.connection import Connection
 from tuner.web.listener import Listener
 
@@ -62,32 +61,17 @@ class FrontConnection(Connection):
             super().expire()
 
 
-async def start_http(intake: Intake, config: FrontConfig, address: Address) -> Listener:
+async def start_http(intake: Intake, config: FrontConfig, address: Address, access: Access) -> Listener:
     """Listen at an address on the running event loop.
 
     Raises:
         InvalidInput: The address cannot be used.
-        StorageError: A certificate cannot be used.
     """
     return await Listener.start(
-        Application(intake, config.token, config.largest_message),
+        Application(intake, access, config.largest_message),
         address,
         "listen.http",
         connection=FrontConnection,
         keep_alive=LONGEST_EXCHANGE,
-        tls=_tls(config),
+        tls=access.identity.server_context() if access.identity is not None else None,
     )
-
-
-def _tls(config: FrontConfig) -> ssl.SSLContext | None:
-    if config.certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(config.certificate, config.key)
-        if config.client_ca is not None:
-            context.load_verify_locations(config.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
-        raise StorageError(f"the certificates cannot be used: {error}") from error
-    return context
