@@ -81,7 +81,7 @@ def web_server(daemon: Daemon, say: Callable[[str], None]) -> WebServer | None:
     if http is None:
         return None
     from tuner.control.web import WebServer  # loads FastAPI, which costs time and memory
-    from tuner.web.token import read_token
+    from tuner.web.token import renewed_token
 
-    token = read_token(http.token_file, os.environ.get("SERVETUNE_TOKEN"), "http.token_file")
+    token = renewed_token(http.token_file, os.environ.get("SERVETUNE_TOKEN"), "http.token_file")
     return WebServer(daemon, http, token, say)

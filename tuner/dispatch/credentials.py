@@ -8,12 +8,10 @@ from pathlib import Path
 from tuner.adapters.connection.identity import Identity, read_identity
 from tuner.dispatch.config import ListenSection
 from tuner.errors import InvalidInput, StorageError
-from tuner.files.renewed import Renewed
-from tuner.web.token import read_token
+from tuner.files.renewed import STAYS, Renewed
+from tuner.web.token import renewed_token
 
 __all__ = ["Credentials"]
-
-STAYS = "what was read before stays in use"
 
 
 class Credentials:
@@ -30,7 +28,7 @@ class Credentials:
     def __init__(self, listen: ListenSection) -> None:
         files = (listen.certificate, listen.key, listen.client_ca)
         self._identity = Renewed(partial(_identity, *files), filter(None, files))
-        self._clients = _token(listen.token_file, "listen.token_file")
+        self._clients = renewed_token(listen.token_file, None, "listen.token_file")
         self._operators = self._clients
         self._named: dict[str, Renewed[Identity | None] | Renewed[str | None]] = {
             "listen.certificate": self._identity,
@@ -38,7 +36,7 @@ class Credentials:
         }
         if listen.control_token_file is not None:
             name = "listen.control_token_file"
-            self._named[name] = self._operators = _token(listen.control_token_file, name)
+            self._named[name] = self._operators = renewed_token(listen.control_token_file, None, name)
 
     @property
     def identity(self) -> Identity | None:
@@ -78,7 +76,3 @@ class Credentials:
 
 def _identity(certificate: Path | None, key: Path | None, client_ca: Path | None) -> Identity | None:
     return None if certificate is None else read_identity(certificate, key, client_ca)
-
-
-def _token(path: Path | None, setting: str) -> Renewed[str | None]:
-    return Renewed(partial(read_token, path, None, setting), [path] if path is not None else [])

@@ -8,7 +8,10 @@ from typing import Generic, TypeVar
 
 from tuner.errors import InvalidInput, StorageError
 
-__all__ = ["Renewed", "stamps"]
+__all__ = ["STAYS", "Renewed", "stamps"]
+
+STAYS = "what was read before stays in use"
+"""What an operator is told of files that cannot be used."""
 
 ValueT = TypeVar("ValueT")
 Stamp = tuple[int, int, int, int] | None

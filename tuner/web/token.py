@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hmac
+from functools import partial
 from pathlib import Path
 
 from tuner.adapters.connection.credentials import LARGEST_TOKEN, check_private
 from tuner.errors import InvalidInput
+from tuner.files.renewed import Renewed
 from tuner.files.storage import read_file
 
-__all__ = ["SHORTEST_TOKEN", "read_token", "same_token"]
+__all__ = ["SHORTEST_TOKEN", "read_token", "renewed_token", "same_token"]
 
 SHORTEST_TOKEN = 16
 """Characters."""
@@ -45,6 +47,15 @@ def read_token(path: Path | None, environment: str | None, setting: str) -> str 
             where, f"needs at least {SHORTEST_TOKEN} ASCII characters", "make one with: openssl rand -hex 32"
         )
     return token
+
+
+def renewed_token(path: Path | None, environment: str | None, setting: str) -> Renewed[str | None]:
+    """Return the token that :func:`read_token` reads, and reads again when its file has changed.
+
+    Raises:
+        InvalidInput: As there.
+    """
+    return Renewed(partial(read_token, path, environment, setting), [path] if path is not None else [])
 
 
 def same_token(given: str, expected: str) -> bool:

@@ -301,6 +301,21 @@ def test_without_a_token_nobody_gives_orders(bed: Bed) -> None:
     assert any("orders are refused" in sentence for sentence in bed.said)
 
 
+def test_the_token_is_renewed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the daemon runs; a file that cannot be used leaves the one from before, and is named once."""
+    monkeypatch.setattr("tuner.control.daemon.daemon.CHECK_EVERY", 0.05)
+    file, pause = site.bed.folder / "token", "/api/targets/a/pause"
+
+    file.write_text("")
+    eventually(lambda: any("is empty" in one and str(file) in one for one in site.bed.said))
+    assert site.order(pause).status == 200
+    file.write_text(TOKEN[::-1])
+    eventually(lambda: any("http.token_file was renewed" in one for one in site.bed.said))
+    assert site.order(pause).status == 401
+    assert site.order(pause, Authorization=f"Bearer {TOKEN[::-1]}").status == 200
+    assert sum("empty" in one for one in site.bed.said) == 1
+
+
 def test_the_token_is_told_nowhere(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """Not in what is said, logged, answered or kept."""
     site.order("/api/targets/a/pause", {"why": "a test"})

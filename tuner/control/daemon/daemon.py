@@ -48,7 +48,7 @@ PRUNE_EVERY = 3600.0
 STAGGER = 0.01
 """Pause between the starts of two targets, s: the windows of a thousand must not end at the same moment."""
 CHECK_EVERY = 2.0
-"""Time between two checks of the store's file, s."""
+"""Time between two checks of the store's file, and of files that are renewed, s."""
 PATIENCE = 120.0
 """How long a target may take to finish a change when the daemon stops, s."""
 
@@ -62,6 +62,10 @@ class Frontend(AbstractContextManager["Frontend"], Protocol):
 
     def report(self, name: str, report: WorkerReport) -> None:
         """Take in one turn of a target. Called in the thread of the target's worker."""
+        ...
+
+    def look(self) -> None:
+        """Look whether what it needs from files was renewed. Called every two seconds."""
         ...
 
 
@@ -151,7 +155,7 @@ class Daemon:
                 self._end(list(self._workers))
 
     def _wait(self, store: Store, state: DaemonStore) -> str:
-        """Look after signals and the store; return "" when the daemon ends, or how the store is damaged."""
+        """Look after signals, store and frontend; return "" when the daemon ends, or the store's damage."""
         checked = time.monotonic()
         while not self._stopping:
             self._ticked = time.monotonic()
@@ -162,6 +166,8 @@ class Daemon:
                 self._prune(store)
             if time.monotonic() - checked >= CHECK_EVERY:
                 checked = time.monotonic()
+                if self._frontend is not None:
+                    self._frontend.look()
                 if damage := state.damage():
                     return damage
             if self._windows and not any(thread.is_alive() for _, thread in self._workers.values()):

@@ -56,12 +56,13 @@ class Access:
     """
 
     def __init__(self, token: str | None) -> None:
-        self._token = token
+        self.token = token
+        """May be set anew."""
 
     @property
     def closed(self) -> bool:
         """Whether all orders are refused."""
-        return self._token is None
+        return self.token is None
 
     @property
     def route(self) -> type[APIRoute]:
@@ -86,10 +87,10 @@ class Access:
         Raises:
             HTTPException: 400, 401, 403 or 415, with the reason.
         """
-        if self._token is None:
+        if self.token is None:
             raise HTTPException(403, "no token is set: give http.token_file or SERVETUNE_TOKEN")
         given = await bearer(request)
-        if given is None or not same_token(given.credentials, self._token):
+        if given is None or not same_token(given.credentials, self.token):
             raise HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
         origin = request.headers.get("origin")
         if origin is not None and _place_of(origin) != request.headers.get("host"):

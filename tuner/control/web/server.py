@@ -26,7 +26,8 @@ from tuner.control.web.access import Access, Gate, allowed_names
 from tuner.control.web.api import Api
 from tuner.control.web.exporter import Exporter
 from tuner.control.web.views import Health
-from tuner.errors import StorageError
+from tuner.errors import InvalidInput, StorageError
+from tuner.files.renewed import STAYS, Renewed
 from tuner.web.connection import ACCEPTED_AT_ONCE, Connection
 from tuner.web.listener import bound
 from tuner.web.metrics import PROMETHEUS
@@ -44,21 +45,22 @@ class WebServer:
     Args:
         daemon: The daemon that it shows.
         config: Where it listens.
-        token: The token that orders need; None refuses all orders.
-        say: Receives a sentence when it listens.
+        token: The token that orders need, as its file holds it; None refuses all orders.
+        say: Receives a sentence when it listens, and when the token was renewed, or cannot be used.
 
     Raises:
         InvalidInput: On entering, the address cannot be used.
     """
 
     def __init__(
-        self, daemon: Daemon, config: HttpSection, token: str | None, say: Callable[[str], None]
+        self, daemon: Daemon, config: HttpSection, token: Renewed[str | None], say: Callable[[str], None]
     ) -> None:
         self.exporter = Exporter()
         self.address: str | None = None
         self._daemon = daemon
         self._config = config
-        self._access = Access(token)
+        self._token = token
+        self._access = Access(token.value)
         self._say = say
         self._port = 0
         self._store: Store | None = None
@@ -108,6 +110,15 @@ class WebServer:
     def report(self, name: str, report: WorkerReport) -> None:
         """Count one turn of a target, for Prometheus."""
         self.exporter.report(name, report)
+
+    def look(self) -> None:
+        """Let orders need the token that its file holds by now; one that cannot be used changes nothing."""
+        try:
+            if self._token.look():
+                self._access.token = self._token.value
+                self._say("http.token_file was renewed")
+        except (InvalidInput, StorageError) as error:
+            self._say(f"{error}; {STAYS}")
 
     def application(self) -> FastAPI:
         """Return the web application: the API, metrics, health and the page."""
