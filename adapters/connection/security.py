@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from tuner.adapters.connection.address import Option, existing_path
 from tuner.adapters.connection.credentials import read_secret
 from tuner.adapters.connection.identity import read_identity
 from tuner.errors import InvalidInput, StorageError, TunerError
 
-__all__ = ["SECURITY", "SECURITY_OPTIONS", "Security", "parse_security"]
+__all__ = ["SECURITY", "SECURITY_OPTIONS", "Security", "certificate_files", "parse_security"]
 
 SECURITY = {
     "tls": Option("", "`grpc`, `metrics` or `all`: what is reached over TLS"),
@@ -107,6 +108,21 @@ def parse_security(options: Mapping[str, str]) -> Security:
     if (paths["cert"] is None) != (paths["key"] is None):
         raise InvalidInput("TARGET", "cert= and key= belong together", "give both files")
     return Security(grpc=grpc, metrics=metrics, **paths)
+
+
+def certificate_files(target: str) -> tuple[Path, ...]:
+    """Return the files of certificates that the gRPC channel of a target was opened with, by any adapter.
+
+    Those of a target with several hosts may have a value for each of them, with commas between.
+    """
+    try:
+        options = dict(parse_qsl(urlsplit(target).query))
+    except ValueError:  # whoever opens it says what is wrong with it
+        return ()
+    if not WAYS.get(options.get("tls", ""), (False,))[0]:
+        return ()
+    named = [options[name].split(",") for name in ("ca", "cert", "key") if name in options]
+    return tuple(Path(path) for paths in named for path in paths)
 
 
 class _Token:

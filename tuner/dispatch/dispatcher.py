@@ -211,10 +211,10 @@ class Dispatcher:
     async def reload(self, config: DispatchConfig, wait: float = START) -> None:
         """Go over to another configuration; every request that was taken is answered.
 
-        Pools whose sessions and backends are the same go on. Of the others new ones begin, and once their
-        servers are up, requests go there, with those that wait. What is left in the old ones is answered
-        there, or goes to the new ones, too, if its server is lost. Where clients are answered, and the mode,
-        stay as they are. One call ends before the next begins: who calls sees to that.
+        Pools whose sessions and backends are the same, with their certificates, go on. Of the others new ones
+        begin, and once their servers are up, requests go there, with those that wait. What is left in the old
+        ones is answered there, or goes to the new ones, too, if its server is lost. Where clients are
+        answered, and the mode, stay as they are. One call ends before the next begins: who calls sees to it.
 
         Args:
             config: The new configuration.
@@ -237,6 +237,19 @@ class Dispatcher:
                 await self._keeper.end(pool)
             raise
         self._carry_out(plan, config)
+
+    async def renew(self) -> None:
+        """Open new connections to backends whose certificates were renewed; knobs stay as they are set.
+
+        Raises:
+            InvalidInput: By the new ones no backend came up for a session that has one now; nothing changes.
+            StorageError: One cannot be read, or does not fit its key; nothing changes.
+        """
+        rules = self.pools[0].rules
+        sessions = {one.name: one for pool in self.pools for one in pool.sessions}
+        await self.reload(self.config)
+        for pool in self.pools:
+            pool.reconfigure(rules, [sessions[one.name] for one in pool.sessions])
 
     def _prepare(self, plan: _Plan, config: DispatchConfig) -> None:
         """Find the pools that go on, and begin those that are new; ``plan`` is modified in place.

@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, Self
 
+from tuner.adapters.connection.security import certificate_files
 from tuner.adapters.registry import scheme_of
 from tuner.dispatch.backends.catalogue import parse_backend
 from tuner.dispatch.backends.connection import Connection
@@ -19,8 +21,9 @@ from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.pool.rules import PoolSession
 from tuner.dispatch.pool.sending.accelerators import Accelerators
+from tuner.files.renewed import Stamp, stamps
 
-__all__ = ["POLL", "Connect", "Members", "PoolKeeper", "partners", "pool_session"]
+__all__ = ["POLL", "Connect", "Members", "PoolKeeper", "certificates_of", "partners", "pool_session"]
 
 POLL = 0.02
 """s between two looks at what a start, a reload or an end waits for."""
@@ -34,16 +37,22 @@ Connect = Callable[[Sequence[str]], Connection]
 
 
 class Members(NamedTuple):
-    """What makes a pool the same after a reload: its sessions with their targets, and their instances."""
+    """What makes a pool the same after a reload: its sessions with their targets, and their instances.
+
+    A channel keeps the certificates that it was opened with, so they belong to it.
+    """
 
     sessions: frozenset[tuple[str, tuple[str, ...]]]
     """The name and the targets of each."""
     instances: int
+    certificates: tuple[Stamp, ...]
+    """The state of the files that the targets name."""
 
     @classmethod
     def of(cls, sessions: Sequence[SessionConfig], config: DispatchConfig) -> Self:
         """Return what the pool of some sessions is made of."""
-        return cls(frozenset((one.name, one.backends) for one in sessions), config.instances)
+        names = frozenset((one.name, one.backends) for one in sessions)
+        return cls(names, config.instances, stamps(certificates_of(sessions)))
 
 
 class PoolKeeper:
@@ -88,6 +97,7 @@ class PoolKeeper:
         Raises:
             StorageError: A certificate or token of a backend cannot be read.
         """
+        made_of = Members.of(sessions, config)  # before the files are read: a renewal meanwhile is seen
         pool = Pool(
             [pool_session(one) for one in sessions],
             config.rules(),
@@ -97,7 +107,7 @@ class PoolKeeper:
             journal=self._journal,
         )
         pool.servers = self._servers(sessions, pool, config)
-        self.members[pool] = Members.of(sessions, config)
+        self.members[pool] = made_of
         loop = asyncio.get_running_loop()
         self._watching[pool] = [loop.create_task(server.watch()) for server in pool.servers]
         for server in pool.servers:
@@ -205,6 +215,11 @@ def pool_session(session: SessionConfig) -> PoolSession:
         max_batch=session.max_batch,
         prior=(profile.alpha_ms / 1e3, profile.beta_ms / 1e3) if profile is not None else None,
     )
+
+
+def certificates_of(sessions: Sequence[SessionConfig]) -> list[Path]:
+    """Return the files of certificates that the targets of some sessions name, each once."""
+    return sorted({file for one in sessions for text in one.backends for file in certificate_files(text)})
 
 
 def partners(sessions: Sequence[SessionConfig]) -> list[list[SessionConfig]]:

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from tuner.dispatch.backends.catalogue import connect
@@ -17,9 +18,11 @@ from tuner.dispatch.credentials import Credentials
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.journal import Journal
+from tuner.dispatch.keeper import certificates_of
 from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.tracing import Tracing
 from tuner.errors import InvalidInput, StorageError
+from tuner.files.renewed import Renewed, Stamp, stamps
 from tuner.heap import heap_at_rest
 from tuner.scheduling.scheduler import compile_policy
 
@@ -64,6 +67,7 @@ class DispatchProcess:
             self._tracing = Tracing.over_otlp(config.tracing.endpoint, config.tracing.ratio)
         self.dispatcher = Dispatcher(config, connect, self.metrics, say, self._journal, tracing=self._tracing)
         self._credentials = Credentials(config.listen)
+        self._certificates = _certificates(config)
         front = FrontConfig(
             grpc=config.listen.grpc,
             http=config.listen.http,
@@ -134,20 +138,23 @@ class DispatchProcess:
                 rules = config.rules()
                 await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
                 await self._renew(self._credentials.read)
+                certificates = _certificates(config)
                 await self.dispatcher.reload(config)
             except (InvalidInput, StorageError) as error:
                 self._say(f"the file was not reloaded, everything stays as it was: {error}")
                 raise
-            self._config = config
+            self._config, self._certificates = config, certificates
         self._say(self._summary())
 
     async def _watch(self) -> None:
-        """Renew what is listened with once its files have changed."""
+        """Renew what is listened with, and the connections to backends, once their files have changed."""
         while True:
             await asyncio.sleep(LOOK)
             try:
                 async with self.dispatcher.changing:
                     await self._renew(self._credentials.look)
+                    if await asyncio.to_thread(self._certificates.look):
+                        await self._renew_backends()
             except StorageError as error:
                 self._say(str(error))
             except Exception:  # the last net: the next renewal is seen all the same
@@ -168,6 +175,15 @@ class DispatchProcess:
             for sentence in sentences:
                 self._say(sentence)
 
+    async def _renew_backends(self) -> None:
+        """Open new connections to the backends whose certificates have changed."""
+        try:
+            await self.dispatcher.renew()
+        except (InvalidInput, StorageError) as error:
+            self._say(f"certificates for backends were not renewed, the connections stay: {error}")
+        else:
+            self._say("certificates for backends were renewed")
+
     def _summary(self) -> str:
         names = ", ".join(self.dispatcher.sessions)
         places = [
@@ -184,6 +200,12 @@ class DispatchProcess:
             f"dispatches {names} by {self._config.policy}, {', '.join(places)}, "
             f"to {up} of {len(servers)} backends{away}"
         )
+
+
+def _certificates(config: DispatchConfig) -> Renewed[tuple[Stamp, ...]]:
+    """Return the state of the files that the connections to backends were opened with."""
+    files = certificates_of(config.sessions)
+    return Renewed(partial(stamps, files), files)
 
 
 def _place(address: tuple[str, int]) -> str:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from tuner.errors import InvalidInput, StorageError
 
-__all__ = ["STAYS", "Renewed", "stamps"]
+__all__ = ["STAYS", "Renewed", "Stamp", "stamps"]
 
 STAYS = "what was read before stays in use"
 """What an operator is told of files that cannot be used."""

@@ -16,7 +16,12 @@ import pytest
 from tests.adapters.certificates import make_certificates
 from tests.adapters.mounted import mount
 from tuner.adapters.connection.channel import open_channel
-from tuner.adapters.connection.security import SECURITY_OPTIONS, Security, parse_security
+from tuner.adapters.connection.security import (
+    SECURITY_OPTIONS,
+    Security,
+    certificate_files,
+    parse_security,
+)
 from tuner.adapters.tfserving.target import parse_target as parse_tfserving
 from tuner.adapters.triton.metrics import metrics_page
 from tuner.adapters.triton.target import parse_target as parse_triton
@@ -198,3 +203,15 @@ def test_files_that_are_no_certificates(certificates: Path) -> None:
     """The message is about certificates."""
     with pytest.raises(StorageError, match="certificates cannot be used"):
         Security(metrics=True, ca=certificates / "token").web()
+
+
+def test_the_files_of_certificates_that_a_target_names() -> None:
+    """Of all its hosts; those of the metrics are read each time, and tokens, too."""
+    options = "ca=/a/ca.pem&cert=/a/1.pem,/a/2.pem&key=/a/key&token_file=/a/token"
+    files = tuple(Path("/a") / name for name in ("ca.pem", "1.pem", "2.pem", "key"))
+
+    assert certificate_files(f"triton://a,b:8001/m?tls=grpc&{options}") == files
+    assert certificate_files(f"tfserving://a/m?tls=all&{options}") == files
+    assert certificate_files(f"triton://a/m?tls=metrics&{options}") == ()
+    assert certificate_files("dispatch://127.0.0.1:9102?token_file=/a/token") == ()
+    assert certificate_files("triton://[a/m?tls=grpc&ca=/a/ca.pem") == ()
