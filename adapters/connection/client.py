@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tuner.adapters.connection.target import LiveTarget
-from tuner.errors import AdapterError, TimedOut, UnknownModel, Unreachable
+from tuner.errors import AdapterError, InvalidInput, StorageError, TimedOut, UnknownModel, Unreachable
+from tuner.files.renewed import STAYS, Renewed
 
 __all__ = ["ControlClient"]
 
 TargetT = TypeVar("TargetT", bound=LiveTarget)
+log = logging.getLogger(__name__)
 
 
 class ControlClient(ABC, Generic[TargetT]):
     """The control side of one model on one server, over gRPC.
 
-    A failure of gRPC becomes one of :mod:`tuner.errors` here and nowhere else.
+    A failure of gRPC becomes one of :mod:`tuner.errors` here and nowhere else. When the certificates that its
+    connection was opened with are renewed, the next call opens another one.
 
     Args:
         target: The model and its server.
@@ -35,7 +39,24 @@ class ControlClient(ABC, Generic[TargetT]):
         self._timeout = timeout
         # A model that was served once and is not now has gone away; one that never was is the user's mistake.
         self._known = False
-        self._connection: Any = self._connect()
+        self._opened: Renewed[Any] = Renewed(self._connect, target.security.certificates)
+        self._outdated: Any = None  # the connection before, over which another thread may still wait
+
+    @property
+    def _connection(self) -> Any:
+        return self._opened.value
+
+    def _renew(self) -> None:
+        """Open another connection if the certificates were renewed; unless they cannot be used."""
+        before = self._opened.value
+        try:
+            if self._opened.look():
+                log.info("%s: the certificates were renewed", self._target.address)
+                outdated, self._outdated = self._outdated, before
+                if outdated is not None:
+                    outdated.close()
+        except (InvalidInput, StorageError) as error:
+            log.warning("%s: %s; %s", self._target.address, error, STAYS)
 
     @abstractmethod
     def _connect(self) -> Any:
@@ -57,6 +78,7 @@ class ControlClient(ABC, Generic[TargetT]):
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Turn what gRPC raises inside the block into our own errors."""
+        self._renew()
         try:
             yield
         except ValueError as error:  # gRPC's way to say that the channel is closed
@@ -85,3 +107,5 @@ class ControlClient(ABC, Generic[TargetT]):
     def close(self) -> None:
         """Close the connection. May be called twice."""
         self._connection.close()
+        if self._outdated is not None:
+            self._outdated.close()

@@ -46,6 +46,13 @@ class Security:
         paths = {"ca": self.ca, "cert": self.cert, "key": self.key, "token_file": self.token_file}
         return {"tls": way, **{name: str(path) if path is not None else "" for name, path in paths.items()}}
 
+    @property
+    def certificates(self) -> tuple[Path, ...]:
+        """The files of certificates that a gRPC channel is opened with."""
+        if not self.grpc:
+            return ()
+        return tuple(path for path in (self.ca, self.cert, self.key) if path is not None)
+
     def channel_credentials(self) -> Any:
         """Return the ``grpc.ChannelCredentials``, None for a channel in the clear.
 

@@ -20,7 +20,8 @@ import selectors
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, cast
 
@@ -29,15 +30,18 @@ import numpy as np
 
 from tuner.adapters.connection.address import host_of
 from tuner.adapters.connection.channel import LIVELY, direct
-from tuner.adapters.connection.endpoint import Wire, make_request
+from tuner.adapters.connection.endpoint import Endpoint, Wire, make_request
 from tuner.adapters.connection.security import parse_security
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, StorageError
+from tuner.files.renewed import Renewed
 from tuner.profiler.load.timetable import Timetable
 from tuner.profiler.load.wire import CANCELLED, DONE, LOST, NOT_SENT, OK, PACK, SENT, TICK, Setup
 from tuner.workload.notation import parse_arrival
 
 __all__ = ["LoadWorker", "main"]
 
+LOOK = 2.0
+"""s between two looks at certificates that may be renewed."""
 FLUSH = 0.05
 """How often results are reported, s."""
 BURST = 16
@@ -204,6 +208,25 @@ class LoadWorker:
         self._records.clear()
 
 
+class Way:
+    """How the server is reached: where it is by now, and by which certificates."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        security = parse_security(endpoint.security)
+        self.addresses = endpoint.address
+        self.credentials = Renewed(security.channel_credentials, security.certificates)
+
+    def open(self) -> list[Any]:
+        """Return a channel to each address."""
+        return [self._channel(address) for address in self.addresses.split(",")]
+
+    def _channel(self, address: str) -> Any:
+        options = [*OPTIONS, *direct(host_of(address))]
+        if self.credentials.value is None:
+            return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.secure_channel(address, self.credentials.value, options=options)
+
+
 async def _close(channels: list[Any], calls: set[asyncio.Task[None]], timeout: float) -> None:
     """Close channels when their calls have ended, or are given up: earlier, it would cancel them."""
     if calls:
@@ -246,44 +269,48 @@ async def _serve(output: int) -> None:
     pipe, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb"))
     setup = Setup.from_line(await commands.readline())
     wire = cast(Wire, import_module(setup.endpoint.wire))
-    credentials = parse_security(setup.endpoint.security).channel_credentials()
-
-    def connect(addresses: str) -> list[Any]:
-        return [
-            grpc.aio.insecure_channel(address, options=[*OPTIONS, *direct(host_of(address))])
-            if credentials is None
-            else grpc.aio.secure_channel(address, credentials, options=[*OPTIONS, *direct(host_of(address))])
-            for address in addresses.split(",")
-        ]
-
-    channels = connect(setup.endpoint.address)
+    way = Way(setup.endpoint)
+    channels = way.open()
     raw, problem = await _prepare(setup, wire, channels)
     pipe.write(json.dumps(problem).encode() + b"\n")
     if not problem:
         generator = np.random.default_rng([setup.seed, 1])
         timetable = Timetable(parse_arrival(setup.arrival), generator, time.monotonic())
         worker = LoadWorker(channels, wire.METHOD, raw, timetable, timeout=setup.timeout, pipe=pipe)
-        await _obey(worker, connect, commands, setup.timeout)
+        await _obey(worker, way, commands, setup.timeout)
     pipe.close()
 
 
 async def _obey(
     worker: LoadWorker,
-    connect: Callable[[str], list[Any]],
+    way: Way,
     commands: asyncio.StreamReader,
     timeout: float,
 ) -> None:
     worker.start()
+    renewing = asyncio.create_task(_renew(worker, way))
     while line := await commands.readline():
         words = json.loads(line)
         if "stop" in words:
+            renewing.cancel()
             await worker.stop(float(words["stop"]))
             return
         if "address" in words:
-            worker.move(connect(words["address"]))
+            way.addresses = words["address"]
+            worker.move(way.open())
         else:
             worker.command(words)
+    renewing.cancel()
     await worker.stop(timeout)  # the parent is gone: send nothing more, but cancel nothing either
+
+
+async def _renew(worker: LoadWorker, way: Way) -> None:
+    """Send over other channels once the certificates have changed."""
+    while True:
+        await asyncio.sleep(LOOK)
+        with suppress(InvalidInput, StorageError):  # our parent says what is wrong with them
+            if way.credentials.look():
+                worker.move(way.open())
 
 
 def main() -> None:

@@ -28,6 +28,8 @@ class InferenceService:
         self.open = self.most_open = 0
         self.cancelled = 0
         self.last = b""
+        self.shown: list[bytes] = []
+        """The certificates that requests came with, in turn, each once; without TLS none."""
         self._open = threading.Event()
         self._open.set()
         self._lock = threading.Lock()
@@ -51,6 +53,9 @@ class InferenceService:
             self.open += 1
             self.most_open = max(self.most_open, self.open)
         self.last = request
+        for certificate in context.auth_context().get("x509_pem_cert", []):
+            if self.shown[-1:] != [certificate]:
+                self.shown.append(certificate)
         if self.refuse_every and number % self.refuse_every == 0:
             self.open -= 1
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
@@ -73,8 +78,8 @@ class InferenceService:
 
 
 @contextmanager
-def serving() -> Iterator[InferenceService]:
-    """Serve for the length of a block."""
+def serving(credentials: grpc.ServerCredentials | None = None) -> Iterator[InferenceService]:
+    """Serve for the length of a block, in the clear or over TLS."""
     service = InferenceService()
     handlers = {
         "ModelInfer": grpc.unary_unary_rpc_method_handler(service.infer),
@@ -88,7 +93,11 @@ def serving() -> Iterator[InferenceService]:
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("inference.GRPCInferenceService", handlers),)
     )
-    service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    if credentials is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+    service.address = f"127.0.0.1:{port}"
     server.start()
     try:
         yield service

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
+import pytest
 
+from tests.adapters.certificates import make_certificates
+from tests.profiler.inference_service import InferenceService, serving
+from tuner.adapters.connection.security import Security
 from tuner.profiler.load.timetable import Timetable
-from tuner.profiler.load.worker import LoadWorker
+from tuner.profiler.load.worker import LoadWorker, Way, _renew
 from tuner.workload.notation import parse_arrival
 
 
@@ -51,3 +58,49 @@ def test_requests_without_an_answer_make_room_when_they_are_given_up() -> None:
         return [before, channel.calls]
 
     assert asyncio.run(send()) == [1, 2]
+
+
+class Moved:
+    """A worker that is only told to send over other channels."""
+
+    def __init__(self) -> None:
+        self.channels: asyncio.Queue[list[Any]] = asyncio.Queue()
+
+    def move(self, channels: list[Any]) -> None:
+        self.channels.put_nowait(channels)
+
+
+def test_requests_go_by_renewed_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once both files are there, over channels to where the server is by then."""
+    monkeypatch.setattr("tuner.profiler.load.worker.LOOK", 0.02)
+    make_certificates(tmp_path)
+    files = {
+        name: (tmp_path / name).read_bytes() for name in ("server.key", "server.crt", "ca.crt", "client.crt")
+    }
+    pair = [(files["server.key"], files["server.crt"])]
+    security = Security(
+        grpc=True, ca=tmp_path / "ca.crt", cert=tmp_path / "client.crt", key=tmp_path / "client.key"
+    )
+
+    async def main(service: InferenceService) -> None:
+        way, worker = Way(replace(service.endpoint(), address="a:1", security=security.options())), Moved()
+        way.addresses = service.address
+        renewing = asyncio.create_task(_renew(worker, way))  # type: ignore[arg-type]
+        (before,) = way.open()
+        infer = "/inference.GRPCInferenceService/ModelInfer"
+        await before.unary_unary(infer)(b"", timeout=5)
+        (tmp_path / "client.crt").write_bytes(files["server.crt"])
+        await asyncio.sleep(0.2)
+        assert worker.channels.empty()
+        (tmp_path / "client.key").write_bytes(files["server.key"])
+        (after,) = await asyncio.wait_for(worker.channels.get(), 5)
+        await after.unary_unary(infer)(b"", timeout=5)
+        await before.unary_unary(infer)(b"", timeout=5)
+        assert service.shown == [files["client.crt"], files["server.crt"], files["client.crt"]]
+        renewing.cancel()
+        for channel in (before, after):
+            await channel.close()
+
+    credentials = grpc.ssl_server_credentials(pair, files["ca.crt"], require_client_auth=True)
+    with serving(credentials) as service:
+        asyncio.run(main(service))
