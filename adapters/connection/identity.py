@@ -10,8 +10,8 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from tuner.errors import StorageError
 from tuner.files.storage import read_file
@@ -24,12 +24,13 @@ NO_PASSWORD = ""
 """For a key that is encrypted: OpenSSL would ask for it at the terminal."""
 
 
-class Identity(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Identity:
     """What the files of one end held at one moment, in PEM."""
 
     certificate: bytes | None
     """With those between it and its authority; None if this end shows none."""
-    key: bytes | None
+    key: bytes | None = field(repr=False)
     """Of the certificate."""
     authorities: bytes | None
     """Who must have certified the other end, if it is not left to the defaults."""

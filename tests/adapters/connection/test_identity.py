@@ -35,6 +35,7 @@ def test_what_belongs_together(certificates: Path) -> None:
     everything = read_identity(certificate, key, authorities)
 
     assert everything == Identity(*((certificates / name).read_bytes() for name in names))
+    assert "PRIVATE" not in repr(everything)
     assert everything.server_context().verify_mode is ssl.CERT_REQUIRED
     assert read_identity(certificate, key, None).server_context().verify_mode is ssl.CERT_NONE
     assert read_identity(None, None, authorities) == Identity(None, None, authorities.read_bytes())
