@@ -23,7 +23,16 @@ from typing import Any, NamedTuple, Protocol
 
 from google.protobuf import text_format
 
-from tuner.adapters.tfserving.versions.config_text import KEPT, delete, fixed, is_his, is_there, locked, read
+from tuner.adapters.tfserving.versions.config_text import (
+    KEPT,
+    delete,
+    fixed,
+    is_his,
+    is_there,
+    lock_of,
+    locked,
+    read,
+)
 from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
 from tuner.files.storage import write_for_server
@@ -109,7 +118,7 @@ class ConfigFile(Steering):
 
     def strays(self, there: Iterable[int]) -> list[int]:
         """Return versions that the file names and the operator's own text does not, unless they are there."""
-        if not self.unsettled():
+        if not is_there(self._kept()):
             return []
         named, his = (self._named(path) for path in (self._path, self._kept()))
         return sorted(named - his - set(there))
@@ -118,8 +127,8 @@ class ConfigFile(Steering):
         return set(self._entry(read(path)[1]).model_version_policy.specific.versions)
 
     def unsettled(self) -> bool:
-        """Whether the operator's text lies beside the file."""
-        return is_there(self._kept())
+        """Whether the operator's text lies beside the file, or a lock of a tuner that was killed."""
+        return is_there(self._kept()) or is_there(lock_of(self._path))
 
     def admit(self, number: int, serving: int = 0) -> None:
         """Name the version, where versions are named.

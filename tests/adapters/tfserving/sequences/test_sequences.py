@@ -22,8 +22,8 @@ import pytest
 from tests.adapters.tfserving.sequences.bed import Bed
 from tests.adapters.tfserving.sequences.operator import MODEL, Operator
 
-OPEN = {1014, 1057}
-"""Seeds that show what is not solved: the file of a lock stays after Ctrl-C while it was waited for, and a
+OPEN = {1057}
+"""A seed that shows what is not solved: a
 server refuses the operator's file, which has a label for a version that ours have pushed out, so that ours
 are not removed either. What happened is in the notes of their errors."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,26 @@ def test_what_a_killed_restore_left_goes_with_the_next(
     assert config.read_text() == CONFIG
     assert [path.name for path in config.parent.iterdir()] == ["models.config"]
     assert [path.name for path in base.iterdir()] == ["1"]
+
+
+def test_the_lock_of_a_change_that_was_interrupted_goes_with_the_next_restore(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Ctrl-C, or a kill, while it waited for another target: nothing else was left."""
+
+    def interrupt(_: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        labelled(base, config, "stable").write(WANTED)
+    monkeypatch.undo()
+    assert [path.name for path in config.parent.iterdir()] != ["models.config"]
+
+    labelled(base, config, "stable").restore()
+
+    assert [path.name for path in config.parent.iterdir()] == ["models.config"]
 
 
 def test_a_server_that_restarts_just_after_the_label_has_moved(
