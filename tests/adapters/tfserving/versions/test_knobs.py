@@ -323,6 +323,19 @@ def test_a_model_that_the_operator_has_withdrawn(base: Path) -> None:
     assert Versions(base).marker(4).origin == 1
 
 
+def test_a_model_that_the_operator_has_withdrawn_before_a_restore(base: Path) -> None:
+    """What was found is a version of ours with the same files: its parameters come back, but not they."""
+    deploy(base, 2)
+    VersionKnobs(Server(base), Versions(base), Steering(), 5.0).write(WANTED)
+    knobs = VersionKnobs(Server(base), Versions(base), Steering(), 5.0)
+    shutil.rmtree(base / "2")
+
+    assert knobs.restore()
+    assert Versions(base).marker(4).origin == 1
+    assert knobs.read(WANTED) == WANTED
+    assert not knobs.restore()
+
+
 def test_a_model_that_the_operator_has_cleaned_up(base: Path) -> None:
     """No older one is left: ours go on."""
     knobs = VersionKnobs(Server(base), Versions(base), Steering(), 5.0)
