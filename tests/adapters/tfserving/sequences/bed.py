@@ -50,6 +50,10 @@ class Bed:
                 bed.world.point("labelled", writes=False)
                 return bed.server.labelled(MODEL, label)
 
+            def standing(self, label: str) -> int | None:
+                bed.world.point("standing", writes=False)
+                return bed.server.standing(MODEL, label)
+
             def reload(self, config: Any, timeout: float) -> None:
                 bed.world.point("reload", writes=False)
                 bed.server.reload(config)

@@ -226,8 +226,12 @@ class PretendedServer:
 
     def labelled(self, model: str, label: str) -> int:
         """Return the version that a label stands for."""
-        self.check()
-        number = self._labels.get(model, {}).get(label)
-        if number is None or self.answers(model, label) is None:
+        number = self.standing(model, label)
+        if number is None:
             raise AdapterError(f"Servable not found for request: {label} of {model}")
         return number
+
+    def standing(self, model: str, label: str) -> int | None:
+        """Return the version that a label stands for, None if it stands for none that is loaded."""
+        self.check()
+        return self._labels.get(model, {}).get(label) if self.answers(model, label) is not None else None

@@ -278,6 +278,63 @@ def test_a_label_that_the_operator_has_moved_in_the_file_only(base: Path, config
     assert server.lost == set()
 
 
+def test_a_label_that_moves_to_a_version_that_ours_have_pushed_out(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of a change: the server refuses the file, until an idle one of ours has made room."""
+    knobs, server = keeping(base, config, 3)
+    config.write_text(config.read_text().replace('"canary" value: 1', '"canary" value: 2'))
+    server.labels["canary"] = 2
+    knobs.write(WANTED)
+    keep = knobs._changer.steering.keep
+
+    def keep_and_move() -> None:
+        keep()
+        config.write_text(config.read_text().replace("value: 2", "value: 1"))
+
+    monkeypatch.setattr(knobs._changer.steering, "keep", keep_and_move)
+    knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert Versions(base).numbers() == [1, 2, 4]
+    knobs._changer.steering.send()
+    assert server.labels == {"stable": 4, "canary": 1}
+    assert server.lost == set()
+
+
+def test_labels_whose_file_the_server_refuses(base: Path, config: Path) -> None:
+    """The operator has written his file anew, and a version of it is pushed out: the other label moves, and
+    what it stood for makes room."""
+    stable, server = keeping(base, config, 4)
+    text = config.read_text()
+    stable.write(WANTED)
+    server._label = "canary"
+    canary = VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "canary", server, 5.0), 5.0)
+    canary.write(WANTED)
+    deploy(base, 5)
+    config.write_text(text)
+
+    canary.restore()
+
+    assert server.labels == {"stable": 2, "canary": 1}
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2, 5]
+    assert config.read_text() == text
+
+
+def test_what_another_label_stands_for_in_the_server_stays(base: Path, config: Path) -> None:
+    """Although the file has it for a version that is not loaded, which the server refuses."""
+    stable, server = keeping(base, config, 4)
+    stable.write(WANTED)
+    config.write_text(config.read_text().replace("value: 3", "value: 9"))
+    server._label = "canary"
+    canary = VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "canary", server, 5.0), 5.0)
+
+    canary.restore()
+
+    assert server.labels["stable"] == 3
+    assert Versions(base).numbers() == [1, 2, 3]
+
+
 def test_a_label_that_the_operator_moves_during_a_restore(
     base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

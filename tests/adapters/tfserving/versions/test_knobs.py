@@ -47,6 +47,9 @@ class Server:
     def versions(self) -> dict[int, VersionStatus]:
         return {n: VersionStatus(VersionState.AVAILABLE, "") for n in self._folder.numbers()}
 
+    def standing(self, label: str) -> int | None:
+        return self.labels.get(label)
+
     def reload(self, config: Any, timeout: float) -> None:
         self.labels = dict(config.model_config_list.config[0].version_labels)
 
@@ -235,6 +238,13 @@ class Keeps(Server):
         loaded = self._folder.numbers()[-self.places :]
         self.lost |= set(self.labels.values()) - set(loaded)
         return {n: VersionStatus(VersionState.AVAILABLE, "") for n in loaded}
+
+    def reload(self, config: Any, timeout: float) -> None:
+        labels = dict(config.model_config_list.config[0].version_labels)
+        moved = {number for label, number in labels.items() if self.labels.get(label) != number}
+        if unloaded := moved - set(self._folder.numbers()[-self.places :]):
+            raise Refused(f"version {min(unloaded)} is not available")
+        super().reload(config, timeout)
 
 
 def keeping(base: Path, config: Path, places: int) -> tuple[VersionKnobs, Keeps]:
