@@ -257,7 +257,7 @@ class ConfigFile(Steering):
             n for n, status in self._server.versions().items() if status.state is VersionState.AVAILABLE
         }
         for label in [label for label, number in labels.items() if number not in loaded]:
-            del labels[label]
+            # One that stands for nothing stays, too: the server might not take it again.
             if (standing := self._server.standing(label)) is not None:
                 labels[label] = standing
 

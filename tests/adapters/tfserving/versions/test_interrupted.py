@@ -321,6 +321,21 @@ def test_labels_whose_file_the_server_refuses(base: Path, config: Path) -> None:
     assert config.read_text() == text
 
 
+def test_a_forgotten_label_stays_while_the_server_refuses_another(base: Path, config: Path) -> None:
+    """Its version is gone; taken away once, it could not be given again, and no file would be taken."""
+    knobs, server = keeping(base, config, 4)
+    server.labels["old"] = 8
+    text = config.read_text().replace('"canary" value: 1 }', '"canary" value: 9 }')
+    config.write_text(
+        text.replace("version_labels", 'version_labels { key: "old" value: 8 } version_labels', 1)
+    )
+
+    with pytest.raises(Refused, match="version 9 is not available"):
+        knobs._changer.steering.send()
+
+    assert server.labels == {"stable": 2, "canary": 1, "old": 8}
+
+
 def test_what_another_label_stands_for_in_the_server_stays(base: Path, config: Path) -> None:
     """Although the file has it for a version that is not loaded, which the server refuses."""
     stable, server = keeping(base, config, 4)

@@ -48,7 +48,8 @@ class Server:
         return {n: VersionStatus(VersionState.AVAILABLE, "") for n in self._folder.numbers()}
 
     def standing(self, label: str) -> int | None:
-        return self.labels.get(label)
+        number = self.labels.get(label)
+        return number if number in self._folder.numbers() else None
 
     def reload(self, config: Any, timeout: float) -> None:
         self.labels = dict(config.model_config_list.config[0].version_labels)
