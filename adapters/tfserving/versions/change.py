@@ -177,7 +177,8 @@ class VersionChanger:
                 self._steering.switch(origin)
             if serving in ours and not self._steering.label:
                 hidden.append(self._versions.hide(serving))
-            wait_until(lambda: self._server.serving() == origin, self._timeout, late, poll=POLL)
+            # If the operator withdraws that one meanwhile, another one of his serves.
+            wait_until(lambda: self._server.serving() not in ours, self._timeout, late, poll=POLL)
             if serving in ours and self._steering.label:
                 hidden.append(self._versions.hide(serving))
         except BaseException:

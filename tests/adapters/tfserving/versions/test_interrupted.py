@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,26 @@ def test_labels_whose_file_the_server_refuses(base: Path, config: Path) -> None:
     assert server.lost == set()
     assert Versions(base).numbers() == [1, 2, 5]
     assert config.read_text() == text
+
+
+def test_a_model_that_the_operator_withdraws_during_a_restore(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """His older one serves, and ours, which has the files of what he withdrew, does not come back."""
+    deploy(base, 2)
+    versions = Versions(base)
+    knobs = VersionKnobs(Server(base), versions, Steering(), 0.1)
+    knobs.write(WANTED)
+    hide = versions.hide
+
+    def hide_and_withdraw(number: int) -> Path:
+        shutil.rmtree(base / "2")
+        return hide(number)
+
+    monkeypatch.setattr(versions, "hide", hide_and_withdraw)
+
+    assert knobs.restore()
+    assert versions.numbers() == [1]
 
 
 def test_a_forgotten_label_stays_while_the_server_refuses_another(base: Path, config: Path) -> None:
