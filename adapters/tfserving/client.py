@@ -29,6 +29,8 @@ __all__ = [
 
 MODEL = "/tensorflow.serving.ModelService/"
 PREDICTION = "/tensorflow.serving.PredictionService/"
+NOT_STANDING = ("NOT_FOUND", "INVALID_ARGUMENT")
+"""What the server says of a label whose version is not loaded, and of a label that it does not know."""
 T = TypeVar("T")
 PATIENCE = 1.0
 """How long gRPC may take before the REST port is asked, s."""
@@ -134,6 +136,21 @@ class TFServingClient(ControlClient[TFServingTarget]):
                 raise self._too_late(late) from late
             return number
         return int(answer.model_spec.version.value)
+
+    def standing(self, label: str) -> int | None:
+        """Return the version that a label stands for, None if it stands for none that is loaded.
+
+        Raises:
+            AdapterError: The server cannot be asked.
+        """
+        try:
+            return self.labelled(label)
+        except (AdapterError, UnknownModel) as error:
+            cause = error.__cause__
+            failure = self._failure(cause) if isinstance(cause, Exception) else None
+            if failure is None or failure[0] not in NOT_STANDING:
+                raise
+            return None
 
     def _rest(self, path: str, read: Callable[[Any], T]) -> T | None:
         """Return what the REST port says of the model, None if it says nothing of use."""

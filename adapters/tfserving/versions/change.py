@@ -142,9 +142,9 @@ class VersionChanger:
         Raises:
             AdapterError: The model configuration cannot be read, or the server not be asked.
         """
-        self.settle_label(self._server.serving())
-        with suppress(Refused):  # a label may wait for a version that is loaded once ours make room
-            self._steering.send()
+        self.settle_label(serving := self._server.serving())
+        with suppress(Refused):
+            self._room.settle(serving)
 
     def withdraw(self, serving: int, origin: int) -> None:
         """Go back to the operator's own version and remove all of ours.
@@ -177,7 +177,8 @@ class VersionChanger:
                 self._steering.switch(origin)
             if serving in ours and not self._steering.label:
                 hidden.append(self._versions.hide(serving))
-            wait_until(lambda: self._server.serving() == origin, self._timeout, late, poll=POLL)
+            # If the operator withdraws that one meanwhile, another one of his serves.
+            wait_until(lambda: self._server.serving() not in ours, self._timeout, late, poll=POLL)
             if serving in ours and self._steering.label:
                 hidden.append(self._versions.hide(serving))
         except BaseException:

@@ -16,25 +16,43 @@ only, and one after the other: a file beside it is locked from the reading to th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from google.protobuf import text_format
 
-from tuner.adapters.tfserving.versions.config_text import KEPT, delete, fixed, is_his, is_there, locked, read
+from tuner.adapters.tfserving.client import VersionState, VersionStatus
+from tuner.adapters.tfserving.versions.config_text import (
+    KEPT,
+    delete,
+    fixed,
+    is_his,
+    is_there,
+    lock_of,
+    locked,
+    read,
+)
 from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
 from tuner.files.storage import write_for_server
 
-__all__ = ["ConfigFile", "Reloader"]
+__all__ = ["ConfigFile", "LabelServer"]
 
 NAME_IT = "name the server's --model_config_file"
 
 
-class Reloader(Protocol):
-    """Sends a configuration to the server."""
+class LabelServer(Protocol):
+    """Takes a model configuration, and says where the labels of our model stand."""
+
+    def versions(self) -> dict[int, VersionStatus]:
+        """Return what the server says of each version."""
+        ...
+
+    def standing(self, label: str) -> int | None:
+        """Return the version that a label stands for, None if it stands for none that is loaded."""
+        ...
 
     def reload(self, config: Any, timeout: float) -> None:
         """Have the server take a whole model configuration."""
@@ -61,18 +79,18 @@ class ConfigFile(Steering):
         path: The file, as it is seen from here.
         model: The model to steer; the others stay as they are.
         label: The label that clients ask for; empty if they name no version.
-        reloader: Sends it to the server.
+        server: Is sent the file.
         timeout: Longest wait for the server to take it, s.
 
     Raises:
         InvalidInput: The file cannot be used for this model.
     """
 
-    def __init__(self, path: Path, model: str, label: str, reloader: Reloader, timeout: float) -> None:
+    def __init__(self, path: Path, model: str, label: str, server: LabelServer, timeout: float) -> None:
         self._path = path
         self._model = model
         self.label = label
-        self._reloader = reloader
+        self._server = server
         self._timeout = timeout
         self._edit: Edit | None = None
         self._unsent = False  # whether the server may not have what was undone in the file
@@ -83,9 +101,13 @@ class ConfigFile(Steering):
         self._check(self._entry(config))
 
     def labelled(self) -> set[int]:
-        """Return the versions that other labels stand for."""
-        labels = self._read_entry().version_labels
-        return {number for label, number in labels.items() if label != self.label}
+        """Return the versions that other labels stand for, in the file and in the server.
+
+        They differ while the server has not read the file, or refuses it.
+        """
+        named = {label: n for label, n in self._read_entry().version_labels.items() if label != self.label}
+        standing = {self._server.standing(label) for label in named}
+        return {*named.values(), *(number for number in standing if number is not None)}
 
     def wanted(self, numbers: Iterable[int]) -> list[int]:
         """Return which of these versions the server may load: those that are named, where they are."""
@@ -109,7 +131,7 @@ class ConfigFile(Steering):
 
     def strays(self, there: Iterable[int]) -> list[int]:
         """Return versions that the file names and the operator's own text does not, unless they are there."""
-        if not self.unsettled():
+        if not is_there(self._kept()):
             return []
         named, his = (self._named(path) for path in (self._path, self._kept()))
         return sorted(named - his - set(there))
@@ -118,8 +140,8 @@ class ConfigFile(Steering):
         return set(self._entry(read(path)[1]).model_version_policy.specific.versions)
 
     def unsettled(self) -> bool:
-        """Whether the operator's text lies beside the file."""
-        return is_there(self._kept())
+        """Whether the operator's text lies beside the file, or a lock of a tuner that was killed."""
+        return is_there(self._kept()) or is_there(lock_of(self._path))
 
     def admit(self, number: int, serving: int = 0) -> None:
         """Name the version, where versions are named.
@@ -211,12 +233,33 @@ class ConfigFile(Steering):
         """Send the file if it has labels: the operator may have moved some that the server has not read.
 
         Raises:
+            Refused: A label is for a version that is not loaded. The others stand where the file has them.
             AdapterError: The server has not taken it.
         """
         with locked(self._path):
             config = read(self._path)[1]
-            if self._entry(config).version_labels:
+            if not self._entry(config).version_labels:
+                return
+            try:
                 self._send(config)
+            except Refused:
+                self._keep_unloaded(self._entry(config).version_labels)
+                self._server.reload(config, self._timeout)
+                raise
+
+    def _keep_unloaded(self, labels: MutableMapping[str, int]) -> None:
+        """Have labels for versions that are not loaded stay where they stand.
+
+        Args:
+            labels: Modified in place.
+        """
+        loaded = {
+            n for n, status in self._server.versions().items() if status.state is VersionState.AVAILABLE
+        }
+        for label in [label for label, number in labels.items() if number not in loaded]:
+            # One that stands for nothing stays, too: the server might not take it again.
+            if (standing := self._server.standing(label)) is not None:
+                labels[label] = standing
 
     def restore(self, tuned: Collection[int] = ()) -> None:
         """Delete the operator's text beside the file, which has it again, unless somebody has changed it.
@@ -264,7 +307,7 @@ class ConfigFile(Steering):
             )
 
     def _send(self, config: Any) -> None:
-        self._reloader.reload(config, self._timeout)
+        self._server.reload(config, self._timeout)
         self._unsent = False
 
     def _put(self, before: str, config: Any, *, backward: bool = False) -> None:

@@ -20,7 +20,7 @@ from tuner.adapters.tfserving.schema import message
 from tuner.errors import AdapterError, Refused
 from tuner.files.storage import read_to_the_letter, unfinished_copies
 
-__all__ = ["KEPT", "delete", "fixed", "is_his", "is_there", "locked", "read"]
+__all__ = ["KEPT", "delete", "fixed", "is_his", "is_there", "lock_of", "locked", "read"]
 
 KEPT = ".servetune-original"
 """What the name of the operator's own text ends with, beside the file."""
@@ -38,7 +38,7 @@ def locked(path: Path) -> Iterator[None]:
         yield  # the file cannot be written either, and need not be where a server serves what is newest
         return
     # Not the folder: it may be the model's, which is locked for the whole of a change.
-    lock = path.with_name(f"{path.name}{LOCK}")
+    lock = lock_of(path)
     try:
         descriptor = _take(lock)
     except OSError as error:
@@ -52,6 +52,11 @@ def locked(path: Path) -> Iterator[None]:
                 lock.unlink()
         finally:
             os.close(descriptor)
+
+
+def lock_of(path: Path) -> Path:
+    """Return the file that is locked beside a file; whoever waited for it in vain leaves it."""
+    return path.with_name(f"{path.name}{LOCK}")
 
 
 def _sweep(path: Path) -> None:

@@ -176,7 +176,8 @@ class VersionKnobs:
                 self._withdraw()
             return False
         if self._found.number != self._found.origin:
-            if self._versions.batching(present.number) == self._found_text:
+            runs = self._versions.batching(present.number) == self._found_text
+            if runs and self._base(present) == present:  # else the operator has withdrawn its model
                 return False
             self.write(read_batching(parse_batching(self._found_text, "found"), VERSION_KNOBS))
             return True

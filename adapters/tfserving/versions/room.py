@@ -7,6 +7,7 @@ with a label takes a place away from that.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Versions
@@ -50,12 +51,12 @@ class Room:
             new: The new one.
 
         Raises:
-            Refused: It would do so all the same.
+            Refused: It would do so all the same, or a label cannot stand where the configuration has it yet.
         """
         places = self._steering.places()
         if places is None:
             return
-        self._steering.send()  # else the server may need other versions than the file says
+        self.settle(source)  # else the server may need other versions than the file says
         needed, after = self._held(source, new), [*self._versions.numbers(), new, new + 1]
         if not needed <= set(after[-places:]):  # the operator may deploy one meanwhile, too
             self._remove(number for number in self.ours() if number != source)
@@ -69,6 +70,21 @@ class Room:
         """
         self._check(self._held(source, new), new)
 
+    def settle(self, serving: int) -> None:
+        """Have the server's labels stand where the configuration has them.
+
+        Args:
+            serving: The version that serves.
+
+        Raises:
+            Refused: A label is for a version that is not loaded; none of our idle ones takes its place now.
+        """
+        try:
+            self._steering.send()
+        except Refused:
+            self._remove(number for number in self.ours() if number != serving)
+            raise
+
     def prune(self, serving: int, statuses: Mapping[int, VersionStatus]) -> None:
         """Remove our versions that no longer serve.
 
@@ -76,6 +92,8 @@ class Room:
             serving: The version that serves.
             statuses: What the server says of each version.
         """
+        with suppress(Refused):
+            self.settle(serving)  # else the server may still have labels for them
         ours = [number for number in self.ours() if number != serving]
         loaded = [n for n in ours if n in statuses and statuses[n].state is not VersionState.END]
         surplus = max(len(loaded) - self._kept_loaded(serving, ours), 0)
@@ -83,8 +101,6 @@ class Room:
 
     def _remove(self, numbers: Iterable[int]) -> None:
         numbers = list(numbers)
-        if numbers:
-            self._steering.send()  # else the server may still have labels for them
         self._steering.dismiss(numbers)
         for number in numbers:
             self._versions.remove(number)

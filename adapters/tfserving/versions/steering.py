@@ -23,7 +23,7 @@ class Steering:
     """The label that clients ask for; empty if they name no version."""
 
     def labelled(self) -> set[int]:
-        """Return the versions that other labels stand for."""
+        """Return the versions that other labels stand for, in the configuration or in the server."""
         return set()
 
     def wanted(self, numbers: Iterable[int]) -> list[int]:
@@ -72,7 +72,11 @@ class Steering:
         """Undo what could not be undone before, because the server did not answer."""
 
     def send(self) -> None:
-        """Have the server's labels stand where the configuration has them."""
+        """Have the server's labels stand where the configuration has them.
+
+        Raises:
+            Refused: A label is for a version that is not loaded; the others do.
+        """
 
     def restore(self, tuned: Collection[int] = ()) -> None:
         """Put back what was found at opening.

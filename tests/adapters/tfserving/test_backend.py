@@ -317,6 +317,17 @@ def test_unknown_label(labelled: EmbeddedTFServing) -> None:
         TFServingBackend(label_target(labelled, "best"))
 
 
+def test_where_a_label_stands(labelled: EmbeddedTFServing) -> None:
+    """Nowhere, if the server does not know it; that it does not answer says nothing of it."""
+    backend = TFServingBackend(label_target(labelled, "stable"))
+    assert backend._client.standing("stable") == backend.serving()
+    assert backend._client.standing("best") is None
+    backend.close()
+
+    with pytest.raises(Unreachable):
+        backend._client.standing("best")
+
+
 def test_a_label_without_the_configuration_file(labelled: EmbeddedTFServing) -> None:
     """It can be watched; the note names the option."""
     target = label_target(labelled, "stable").replace("&config=", "&rest_of=")

@@ -50,6 +50,10 @@ class Bed:
                 bed.world.point("labelled", writes=False)
                 return bed.server.labelled(MODEL, label)
 
+            def standing(self, label: str) -> int | None:
+                bed.world.point("standing", writes=False)
+                return bed.server.standing(MODEL, label)
+
             def reload(self, config: Any, timeout: float) -> None:
                 bed.world.point("reload", writes=False)
                 bed.server.reload(config)
@@ -167,9 +171,9 @@ class Bed:
         before, self.operator.acted = self.runs(), self.operator.acted or bool(self.operator.later)
         try:
             with self.world.tuner(**faults):
-                self.backend.apply(wanted)
+                report = self.backend.apply(wanted)
             self.wanted = [wanted] if self.rival is None else [*self.wanted, wanted]
-            self.operator.withdrawn &= self.operator.acted
+            self.operator.withdrawn &= self.operator.acted or not report.changed
         except (Refused, ReadOnly, InvalidInput) as error:
             self._said(error)
             if not self.operator.acted:

@@ -231,7 +231,7 @@ model_config_list {{
         if good[-2:] == his[-2:] and len(his) > 1 and newer <= set(self.ours()) and self.policy != "specific":
             self.journal.append(f"    removes {good[-1]}")
             self._remove(good[-1])
-            self.withdrawn |= bool(newer)
+            self.withdrawn |= any(number > good[-2] for number in self.ours())
 
     def redeploy(self) -> None:
         """Replace his newest version by another with the same number, which was withdrawn before."""

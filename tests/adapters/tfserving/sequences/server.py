@@ -155,9 +155,10 @@ class PretendedServer:
                 held.wanted = False
 
     def _load(self, held: Served, folder: Path | None) -> None:
+        if folder is None:  # it is no longer wanted: that is no error
+            held.state = VersionState.END
+            return
         try:
-            if folder is None:
-                raise OSError("no longer wanted")
             held.weights = (folder / WEIGHTS).read_text()
             file = folder / FILE
             held.batching = file.read_text() if file.exists() else None
@@ -166,7 +167,7 @@ class PretendedServer:
                 raise OSError("damaged")
         except (OSError, AdapterError) as error:
             held.attempts += 1
-            if folder is None or held.attempts > RETRIES:
+            if held.attempts > RETRIES:
                 held.state, held.error = VersionState.END, str(error)
             else:
                 held.due = self.now + RETRY
@@ -225,8 +226,12 @@ class PretendedServer:
 
     def labelled(self, model: str, label: str) -> int:
         """Return the version that a label stands for."""
-        self.check()
-        number = self._labels.get(model, {}).get(label)
-        if number is None or self.answers(model, label) is None:
+        number = self.standing(model, label)
+        if number is None:
             raise AdapterError(f"Servable not found for request: {label} of {model}")
         return number
+
+    def standing(self, model: str, label: str) -> int | None:
+        """Return the version that a label stands for, None if it stands for none that is loaded."""
+        self.check()
+        return self._labels.get(model, {}).get(label) if self.answers(model, label) is not None else None

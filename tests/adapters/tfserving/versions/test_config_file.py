@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from google.protobuf import text_format
 
+from tuner.adapters.tfserving.client import VersionStatus
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.versions.config_file import ConfigFile
 from tuner.errors import AdapterError, InvalidInput, Refused
@@ -42,6 +43,12 @@ class Server:
         if self.refuse:
             raise Refused("no")
         self.sent.append(text_format.MessageToString(config))
+
+    def versions(self) -> dict[int, VersionStatus]:
+        return {}
+
+    def standing(self, label: str) -> int | None:
+        return dict(self.entry().version_labels).get(label) if self.sent else None
 
     def entry(self) -> Any:
         config = text_format.Parse(self.sent[-1], message("ModelServerConfig")())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,26 @@ def test_what_a_killed_restore_left_goes_with_the_next(
     assert config.read_text() == CONFIG
     assert [path.name for path in config.parent.iterdir()] == ["models.config"]
     assert [path.name for path in base.iterdir()] == ["1"]
+
+
+def test_the_lock_of_a_change_that_was_interrupted_goes_with_the_next_restore(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Ctrl-C, or a kill, while it waited for another target: nothing else was left."""
+
+    def interrupt(_: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        labelled(base, config, "stable").write(WANTED)
+    monkeypatch.undo()
+    assert [path.name for path in config.parent.iterdir()] != ["models.config"]
+
+    labelled(base, config, "stable").restore()
+
+    assert [path.name for path in config.parent.iterdir()] == ["models.config"]
 
 
 def test_a_server_that_restarts_just_after_the_label_has_moved(
@@ -255,6 +277,98 @@ def test_a_label_that_the_operator_has_moved_in_the_file_only(base: Path, config
 
     assert 3 not in versions.numbers()
     assert server.lost == set()
+
+
+def test_a_label_that_moves_to_a_version_that_ours_have_pushed_out(
+    base: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of a change: the server refuses the file, until an idle one of ours has made room."""
+    knobs, server = keeping(base, config, 3)
+    config.write_text(config.read_text().replace('"canary" value: 1', '"canary" value: 2'))
+    server.labels["canary"] = 2
+    knobs.write(WANTED)
+    keep = knobs._changer.steering.keep
+
+    def keep_and_move() -> None:
+        keep()
+        config.write_text(config.read_text().replace("value: 2", "value: 1"))
+
+    monkeypatch.setattr(knobs._changer.steering, "keep", keep_and_move)
+    knobs.write({**WANTED, "max_batch_size": 4.0})
+
+    assert Versions(base).numbers() == [1, 2, 4]
+    knobs._changer.steering.send()
+    assert server.labels == {"stable": 4, "canary": 1}
+    assert server.lost == set()
+
+
+def test_labels_whose_file_the_server_refuses(base: Path, config: Path) -> None:
+    """The operator has written his file anew, and a version of it is pushed out: the other label moves, and
+    what it stood for makes room."""
+    stable, server = keeping(base, config, 4)
+    text = config.read_text()
+    stable.write(WANTED)
+    server._label = "canary"
+    canary = VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "canary", server, 5.0), 5.0)
+    canary.write(WANTED)
+    deploy(base, 5)
+    config.write_text(text)
+
+    canary.restore()
+
+    assert server.labels == {"stable": 2, "canary": 1}
+    assert server.lost == set()
+    assert Versions(base).numbers() == [1, 2, 5]
+    assert config.read_text() == text
+
+
+def test_a_model_that_the_operator_withdraws_during_a_restore(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """His older one serves, and ours, which has the files of what he withdrew, does not come back."""
+    deploy(base, 2)
+    versions = Versions(base)
+    knobs = VersionKnobs(Server(base), versions, Steering(), 0.1)
+    knobs.write(WANTED)
+    hide = versions.hide
+
+    def hide_and_withdraw(number: int) -> Path:
+        shutil.rmtree(base / "2")
+        return hide(number)
+
+    monkeypatch.setattr(versions, "hide", hide_and_withdraw)
+
+    assert knobs.restore()
+    assert versions.numbers() == [1]
+
+
+def test_a_forgotten_label_stays_while_the_server_refuses_another(base: Path, config: Path) -> None:
+    """Its version is gone; taken away once, it could not be given again, and no file would be taken."""
+    knobs, server = keeping(base, config, 4)
+    server.labels["old"] = 8
+    text = config.read_text().replace('"canary" value: 1 }', '"canary" value: 9 }')
+    config.write_text(
+        text.replace("version_labels", 'version_labels { key: "old" value: 8 } version_labels', 1)
+    )
+
+    with pytest.raises(Refused, match="version 9 is not available"):
+        knobs._changer.steering.send()
+
+    assert server.labels == {"stable": 2, "canary": 1, "old": 8}
+
+
+def test_what_another_label_stands_for_in_the_server_stays(base: Path, config: Path) -> None:
+    """Although the file has it for a version that is not loaded, which the server refuses."""
+    stable, server = keeping(base, config, 4)
+    stable.write(WANTED)
+    config.write_text(config.read_text().replace("value: 3", "value: 9"))
+    server._label = "canary"
+    canary = VersionKnobs(server, Versions(base), ConfigFile(config, "mlp", "canary", server, 5.0), 5.0)
+
+    canary.restore()
+
+    assert server.labels["stable"] == 3
+    assert Versions(base).numbers() == [1, 2, 3]
 
 
 def test_a_label_that_the_operator_moves_during_a_restore(

@@ -47,6 +47,10 @@ class Server:
     def versions(self) -> dict[int, VersionStatus]:
         return {n: VersionStatus(VersionState.AVAILABLE, "") for n in self._folder.numbers()}
 
+    def standing(self, label: str) -> int | None:
+        number = self.labels.get(label)
+        return number if number in self._folder.numbers() else None
+
     def reload(self, config: Any, timeout: float) -> None:
         self.labels = dict(config.model_config_list.config[0].version_labels)
 
@@ -236,6 +240,13 @@ class Keeps(Server):
         self.lost |= set(self.labels.values()) - set(loaded)
         return {n: VersionStatus(VersionState.AVAILABLE, "") for n in loaded}
 
+    def reload(self, config: Any, timeout: float) -> None:
+        labels = dict(config.model_config_list.config[0].version_labels)
+        moved = {number for label, number in labels.items() if self.labels.get(label) != number}
+        if unloaded := moved - set(self._folder.numbers()[-self.places :]):
+            raise Refused(f"version {min(unloaded)} is not available")
+        super().reload(config, timeout)
+
 
 def keeping(base: Path, config: Path, places: int) -> tuple[VersionKnobs, Keeps]:
     """The knobs of the label ``stable``, for version 2, where ``canary`` stands for 1."""
@@ -321,6 +332,19 @@ def test_a_model_that_the_operator_has_withdrawn(base: Path) -> None:
 
     assert (base / "4" / "saved_model.pb").samefile(base / "1" / "saved_model.pb")
     assert Versions(base).marker(4).origin == 1
+
+
+def test_a_model_that_the_operator_has_withdrawn_before_a_restore(base: Path) -> None:
+    """What was found is a version of ours with the same files: its parameters come back, but not they."""
+    deploy(base, 2)
+    VersionKnobs(Server(base), Versions(base), Steering(), 5.0).write(WANTED)
+    knobs = VersionKnobs(Server(base), Versions(base), Steering(), 5.0)
+    shutil.rmtree(base / "2")
+
+    assert knobs.restore()
+    assert Versions(base).marker(4).origin == 1
+    assert knobs.read(WANTED) == WANTED
+    assert not knobs.restore()
 
 
 def test_a_model_that_the_operator_has_cleaned_up(base: Path) -> None:
