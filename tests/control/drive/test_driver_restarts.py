@@ -74,6 +74,18 @@ def test_what_the_server_died_of_is_not_tried_again_at_once() -> None:
     assert memory.banned(driver.loop.level or 0) == [SPACE.encode(configuration(2))]
 
 
+def test_what_the_server_died_of_while_it_took_it_is_not_tried_again_at_once() -> None:
+    """Nobody has seen it run, and what ran before runs again; but it was asked for."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, *[configuration(2)] * 9)
+    server.apply = raising(Unreachable("connection reset"))  # type: ignore[method-assign, assignment]
+
+    records = [driver.step() for _ in range(4)]
+
+    assert [record.outcome for record in records] == ["failed", *["held"] * 3]
+    assert memory_of(driver)[0] == [SPACE.encode(configuration(2))]
+
+
 def test_what_runs_after_the_restart_is_not_blamed() -> None:
     """It breaks the SLO: that was no change of ours."""
     server = FragileServer(FakeClock(), lambda _: 0.02 if server.deaths == 0 else 0.045)

@@ -208,6 +208,7 @@ class ControlLoop:
 
         What to go back to is asked for again, but what the server still refuses when the circuit breaker
         opens it may refuse for good: the next best has its turn then, and the change stays on probation.
+        What was to be new is banned, also where nobody saw how it ended: the server may have died of it.
         """
         memory, decision, probation = self.memory, change.decision, self.memory.probation
         if not change.tried:
@@ -217,7 +218,7 @@ class ControlLoop:
                 beyond = memory.pause + 2  # until the breaker has closed, and the window after that
                 memory.ban(self.level, self._index(decision.configuration), least=beyond)
                 memory.probation = probation
-        elif change.tried or (change.refused and not decision.restores):
+        elif not decision.restores:
             memory.ban(self.level, self._index(decision.configuration))
 
     def _lose(self, lost: Configuration) -> None:
