@@ -170,7 +170,11 @@ class Promises(Restraint):
             "SELECT * FROM decision WHERE time > ? AND outcome IN ('applied', 'failed')",
             world.time + EPOCH - 150,
         )
-        self.hold(len(late) <= 8, f"{len(late)} changes in the last 30 windows")
+        spent = store.rows(
+            "SELECT * FROM decision WHERE time > ? AND reason LIKE '%error budget used%'", first
+        )  # while it is, the search waits, and goes on later
+        searched = windows - len(spent) > 60
+        self.hold(len(late) <= 8 or not searched, f"{len(late)} changes in the last 30 windows")
         tried = Counter(
             row["configuration"]
             for row in store.rows(
