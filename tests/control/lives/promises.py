@@ -49,7 +49,7 @@ class Promises(Restraint):
         broken = surely and not report.kept and report.first_after_change
         good = {one for one, rate in self._good - self._bad if rate == world.rate} - {text}
         held = "operator" in record.decision.rule or record.decision.rule == "circuit breaker"
-        held |= self._reunited
+        held |= self._reunited or (self._pinned is not None and SPACE.same(m.configuration, self._pinned))
         if broken and good and not held and self.life.mode == "apply" and not m.restarted:
             back = record.decision.rule in ("broken on probation", "failures on probation")
             self.hold(back, f"{text} broke the SLO, and stays, although {' '.join(good)} kept it")
