@@ -132,11 +132,15 @@ def test_a_server_that_has_become_faster_while_all_hurry(policy: str, slow: floa
     run(main())
 
 
-def test_a_spread_that_is_over_while_all_hurry() -> None:
-    """A server that was slow now and then keeps requests away for some seconds, although most were quick."""
+@pytest.mark.parametrize("slo_ms", [1000.0, 200.0])
+def test_a_spread_that_is_over_while_all_hurry(slo_ms: float) -> None:
+    """A server that was slow now and then keeps requests away for some seconds, although most were quick.
+
+    Also if the first that is tried then is late, because it was offered again just before its deadline.
+    """
 
     async def main() -> None:
-        found = bench({"slo_ms": 1000.0}, servers=1, policy="eager")
+        found = bench({"slo_ms": slo_ms}, servers=1, policy="eager")
         server = found.servers["a:1"]
         async with found as dispatcher:
             for number in range(60):

@@ -102,8 +102,9 @@ class Beliefs:
             items: Its size.
             seconds: How long the server worked on it.
             now: When it ended, s.
-            trial: Whether a request of it was answered in time that should have been too late for that. If
-                the batch was quicker than believed, what was learned is wrong.
+            trial: Whether a request of it should have been too late. If the batch was quicker than believed,
+                what was learned is wrong, also where the answer was late: the request may have been offered
+                again shortly before its deadline.
         """
         profile = self.profile(server, stream)
         wrong = trial and seconds * DRIFT < self.duration(server, stream, items)
