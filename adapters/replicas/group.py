@@ -36,6 +36,8 @@ class Trial(NamedTuple):
     """It runs this, or may do so later."""
     before: Configuration
     """It has to run this if the others do not get the other."""
+    report: ApplyReport | None = None
+    """Of its change, once that has been made."""
 
 
 class ReplicaGroup:
@@ -128,14 +130,14 @@ class ReplicaGroup:
                 raise failure(f"{target}: {error}", doubtful, "the other replicas went back") from error
         if not reports:
             raise failure("no replica answers", doubtful, "")
+        parts = list(reports.values())
         if self._trial is not None:
             over = self._trial.target in reports
+            if over and self._trial.report is not None and self.space.same(self._trial.wanted, configuration):
+                parts.append(self._trial.report)  # else nothing has changed where the others do not answer
             self._trial = None if over else self._trial._replace(before=configuration)
         return ApplyReport.together(
-            reports.values(),
-            next(iter(reports.values())).configuration,
-            seconds=time.monotonic() - begun,
-            affected=_affected(reports.values()),
+            parts, parts[0].configuration, seconds=time.monotonic() - begun, affected=_affected(parts)
         )
 
     def _before(self, configuration: Configuration) -> dict[str, Configuration]:
@@ -166,6 +168,7 @@ class ReplicaGroup:
         earlier, self._trial = self._trial, Trial(chosen, configuration, running[chosen])
         try:
             report = self._members.opened[chosen].apply(configuration)
+            self._trial = self._trial._replace(report=report)
         except UNTOUCHED:
             self._trial = earlier
             raise

@@ -132,11 +132,15 @@ def test_a_server_that_has_become_faster_while_all_hurry(policy: str, slow: floa
     run(main())
 
 
-def test_a_spread_that_is_over_while_all_hurry() -> None:
-    """A server that was slow now and then keeps requests away for some seconds, although most were quick."""
+@pytest.mark.parametrize("slo_ms", [1000.0, 200.0])
+def test_a_spread_that_is_over_while_all_hurry(slo_ms: float) -> None:
+    """A server that was slow now and then keeps requests away for some seconds, although most were quick.
+
+    Also if the first that is tried then is late, because it was offered again just before its deadline.
+    """
 
     async def main() -> None:
-        found = bench({"slo_ms": 1000.0}, servers=1, policy="eager")
+        found = bench({"slo_ms": slo_ms}, servers=1, policy="eager")
         server = found.servers["a:1"]
         async with found as dispatcher:
             for number in range(60):
@@ -220,14 +224,16 @@ def test_a_batch_that_was_slow_by_accident(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["kairos", "clkwrk"])
-def test_sizes_of_which_a_wrong_profile_is_assumed(policy: str) -> None:
+@pytest.mark.parametrize(
+    "profile", [{"alpha_ms": 1.0, "beta_ms": 500.0}, {"alpha_ms": 20.0, "beta_ms": 60.0}]
+)
+def test_sizes_of_which_a_wrong_profile_is_assumed(policy: str, profile: dict[str, float]) -> None:
     """It keeps no request away, of whatever size, also under a policy that refuses what would be late."""
 
     async def main() -> None:
-        profile = {"alpha_ms": 1.0, "beta_ms": 500.0}
         found = bench({"slo_ms": 200.0, "profile": profile}, policy=policy, options={"refuse": True})
         async with found as dispatcher:
-            for items in (2, 1, 16) * 10:
+            for items in (16, 2, 1) * 10:
                 await dispatcher.infer(request(items=items))
 
     run(main())

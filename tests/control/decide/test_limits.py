@@ -105,8 +105,8 @@ def test_a_quarter_of_the_reloads_is_left_for_a_broken_slo() -> None:
 
 
 def test_nothing_is_tried_while_changes_fail() -> None:
-    """Refused twice: the agent's third idea has to wait."""
-    loop, _ = loop_with(*[configuration(b) for b in (2, 4) * 6], breaker=2, step=9)
+    """Not answered twice: the agent's third idea has to wait."""
+    loop, _ = loop_with(*[configuration(b) for b in (2, 4, 8, 16) * 3], breaker=2, step=9)
     decisions = []
     for now in range(10, 90, 10):
         decisions.append(turn(loop, now, measurement(0.020, end=float(now))))

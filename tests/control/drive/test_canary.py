@@ -25,7 +25,7 @@ from tuner.control.store.journal import StoreJournal, resolve_unfinished
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change
 from tuner.errors import AdapterError, Refused, StorageError, TimedOut, TunerError, Unreachable
-from tuner.knobs import Configuration
+from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 
 OLD, NEW, THEIRS = configuration(), configuration(2), configuration(16, 0.01, 2)
@@ -103,6 +103,22 @@ def test_a_good_change_goes_to_one_and_then_to_all(fleet: Fleet) -> None:
     assert seen == [[OLD, OLD, OLD], [NEW, OLD, OLD]]
     assert fleet.running == [NEW, NEW, NEW]
     assert fleet.clock.now() == 5.0 + 5.0 + 1.5
+
+
+def test_a_change_counts_although_only_the_one_that_tried_it_answers(fleet: Fleet) -> None:
+    """It ran that already when all were asked: the change was made when it began to try it."""
+
+    def give_up(_: Configuration) -> NoReturn:
+        raise TimedOut("no answer within 5 s")
+
+    for name in ("b", "c"):
+        fleet.servers[name].apply = give_up  # type: ignore[method-assign, assignment]
+
+    record = fleet.driver.step()
+
+    assert record.outcome == "applied"
+    assert record.report is not None
+    assert (record.report.changed, record.report.cost) == (True, ApplyCost.RELOAD)
 
 
 @pytest.mark.parametrize(

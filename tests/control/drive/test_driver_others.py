@@ -35,6 +35,19 @@ def test_what_somebody_else_sets_is_not_taken_back_though_ours_was_on_probation(
     assert not isinstance(record.decision, Rollback)
 
 
+def test_what_somebody_else_undid_on_probation_is_not_tried_again_at_once() -> None:
+    """The server may have died of it, and begun anew with what was deployed since we came."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    driver, _ = drive(server, *[configuration(2)] * 9)
+    driver.step()
+    server.running = configuration(8)
+
+    records = [driver.step() for _ in range(4)]
+
+    assert [record.outcome for record in records] == ["held"] * 4
+    assert driver.loop.memory.banned(driver.loop.level or 0) == [SPACE.encode(configuration(2))]
+
+
 def test_what_somebody_else_sets_is_respected() -> None:
     """An operator's change by hand is noticed, said, and not undone."""
     server = FakeServer(FakeClock(), lambda c: 0.02)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.builders import SPACE, configuration
+from tests.builders import SPACE, configuration, measurement
 from tests.control.drive.driver_bed import (
     Book,
     Clients,
@@ -26,6 +26,7 @@ from tuner.control.decide.memory import Probation
 from tuner.control.decide.orders import Orders
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import Configuration
+from tuner.measurement import Measurement
 
 
 def test_a_server_that_dies_is_waited_for_and_restored(tmp_path: Path) -> None:
@@ -74,6 +75,18 @@ def test_what_the_server_died_of_is_not_tried_again_at_once() -> None:
     assert memory.banned(driver.loop.level or 0) == [SPACE.encode(configuration(2))]
 
 
+def test_what_the_server_died_of_while_it_took_it_is_not_tried_again_at_once() -> None:
+    """Nobody has seen it run, and what ran before runs again; but it was asked for."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, *[configuration(2)] * 9)
+    server.apply = raising(Unreachable("connection reset"))  # type: ignore[method-assign, assignment]
+
+    records = [driver.step() for _ in range(4)]
+
+    assert [record.outcome for record in records] == ["failed", *["held"] * 3]
+    assert memory_of(driver)[0] == [SPACE.encode(configuration(2))]
+
+
 def test_what_runs_after_the_restart_is_not_blamed() -> None:
     """It breaks the SLO: that was no change of ours."""
     server = FragileServer(FakeClock(), lambda _: 0.02 if server.deaths == 0 else 0.045)
@@ -102,6 +115,27 @@ def test_a_restart_while_an_operator_works_on_the_server_is_not_blamed_on_the_ch
 
     assert memory_of(driver) == ([], None)
     assert driver.loop.memory.failed_changes == 0
+
+
+def test_what_is_put_back_after_a_restart_is_judged_by_the_window_before() -> None:
+    """The load has risen meanwhile: what ran at first keeps the SLO of that, too, and runs again."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+
+    def measure_more(seconds: float, **_: float) -> Measurement:
+        p95 = 0.045 if server.running == configuration(2) else 0.02
+        return measurement(p95, running=server.running, rate=800.0)
+
+    server.measure = measure_more  # type: ignore[method-assign]
+    server.running, driver.reconciler.may_have_restarted = configuration(), True
+
+    first, second = driver.step(), driver.step()
+
+    assert "restoring the last good one" in first.decision.reason
+    assert isinstance(second.decision, Rollback)
+    assert server.running == configuration()
 
 
 def test_what_is_put_back_after_a_restart_is_not_banned() -> None:

@@ -12,6 +12,7 @@ from tests.control.lives.restraint import Restraint
 from tests.control.lives.world import SLO
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.store.order_book import orders_of
+from tuner.knobs import Configuration
 
 HEALTHY = 4
 """Turns without trouble after which a pin is in force."""
@@ -28,12 +29,14 @@ class Promises(Restraint):
         super().__init__(life)
         self._good: set[tuple[str, float]] = set()  # what has kept the SLO in this life, under which rate
         self._bad: set[tuple[str, float]] = set()  # what has ever broken it
+        self._pinned: Configuration | None = None  # what the operator has pinned last in this life
         self._reunited = False  # whether the last change only gave all replicas what most of them ran
         life.watch, life.ended = self.turn, self.end
 
     def begin(self) -> None:
         super().begin()
         self._good.clear()
+        self._pinned = None
 
     # A turn has ended.
 
@@ -46,7 +49,7 @@ class Promises(Restraint):
         broken = surely and not report.kept and report.first_after_change
         good = {one for one, rate in self._good - self._bad if rate == world.rate} - {text}
         held = "operator" in record.decision.rule or record.decision.rule == "circuit breaker"
-        held |= self._reunited
+        held |= self._reunited or (self._pinned is not None and SPACE.same(m.configuration, self._pinned))
         if broken and good and not held and self.life.mode == "apply" and not m.restarted:
             back = record.decision.rule in ("broken on probation", "failures on probation")
             self.hold(back, f"{text} broke the SLO, and stays, although {' '.join(good)} kept it")
@@ -61,7 +64,9 @@ class Promises(Restraint):
         self.world.quiet += 1
         if any(not one.up or one.late for one in self.world.replicas):
             self.world.quiet = -1
-        if orders_of(self.life.store, NAME).standing:
+        orders = orders_of(self.life.store, NAME)
+        self._pinned = orders.pinned or self._pinned
+        if orders.standing:
             self._died_of.clear()  # the operator may have restarted it
         self._check_probation(report)
         if report.record.outcome == "applied":
@@ -141,7 +146,8 @@ class Promises(Restraint):
         unjudged = row["observed"] is None and row["rule"] == "change"
         running, best = world.replicas[0].running, worker.driver.loop.incumbent()
         wanted = self.life.store.configuration(row["configuration"])
-        if unjudged and best is not None and SPACE.same(running, wanted):
+        ordered = self._pinned is not None and SPACE.same(running, self._pinned)
+        if unjudged and best is not None and SPACE.same(running, wanted) and not ordered:
             self.hold(SPACE.same(running, best), "it leaves behind a change that nobody has judged")
 
     # Trouble has ended.
@@ -164,7 +170,11 @@ class Promises(Restraint):
             "SELECT * FROM decision WHERE time > ? AND outcome IN ('applied', 'failed')",
             world.time + EPOCH - 150,
         )
-        self.hold(len(late) <= 8, f"{len(late)} changes in the last 30 windows")
+        spent = store.rows(
+            "SELECT * FROM decision WHERE time > ? AND reason LIKE '%error budget used%'", first
+        )  # while it is, the search waits, and goes on later
+        searched = windows - len(spent) > 60
+        self.hold(len(late) <= 8 or not searched, f"{len(late)} changes in the last 30 windows")
         tried = Counter(
             row["configuration"]
             for row in store.rows(

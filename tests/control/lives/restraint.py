@@ -214,6 +214,7 @@ class Restraint:
         running = {one.running for one in self.world.replicas}
         change = self.life.store.row("SELECT outcome FROM decision WHERE outcome != 'held' ORDER BY id DESC")
         seen = change is not None and change["outcome"] == "applied"  # else it may have had no effect
+        seen &= not orders_of(self.life.store, NAME).standing  # else the operator has made it run
         if seen and replica.setter == "ours" and len(running) == 1:  # else the change was never in force
             ran = self.world.space.nearest(replica.running)
             self._died_of.append(Try(self.turns, self.world.rate, ran))

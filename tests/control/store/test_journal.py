@@ -63,6 +63,25 @@ def test_a_server_that_dies_of_a_change_and_comes_back_in_the_next_life(store: S
     assert second.loop.memory.banned(second.loop.level or 0) == [SPACE.encode(BAD)]
 
 
+def test_what_a_server_died_of_is_known_though_its_daemon_asked_it_in_vain_for_something_else(
+    store: Store,
+) -> None:
+    """At its end it asks for the best configuration, which does not come about."""
+    best = configuration(2)
+    target = server(lambda c: {BAD: 0.045, best: 0.010}.get(c, 0.020))
+    first, _ = life(store, target, best, BAD)
+    assert [type(first.step().decision) for _ in range(2)] == [Apply, Apply]
+    target.running, target.away_until = GOOD, math.inf
+    first.finish()
+    target.away_until = -math.inf
+
+    second, _ = life(store, target)
+    second.step()
+
+    assert target.running == best
+    assert second.loop.memory.banned(second.loop.level or 0) == [SPACE.encode(BAD)]
+
+
 class LooksBack(FakeServer):
     """For a minute after a change its quantiles are those of the configuration before."""
 

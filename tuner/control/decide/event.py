@@ -15,9 +15,8 @@ __all__ = [
     "Failed",
     "InForce",
     "Ordered",
-    "Overtaken",
     "Remembered",
-    "Restarted",
+    "Undone",
     "Unseen",
     "WindowEnded",
 ]
@@ -55,12 +54,8 @@ class InForce(NamedTuple):
     """What kind of change it was; None if it is counted already."""
 
 
-class Overtaken(NamedTuple):
-    """Somebody else changed the server: what was on probation is no longer ours to judge."""
-
-
-class Restarted(NamedTuple):
-    """The server was restarted, or away, and no longer runs what it ran."""
+class Undone(NamedTuple):
+    """The server no longer runs what it ran: it was restarted, or somebody else has changed it."""
 
     configuration: Configuration
     """What it ran before."""
@@ -108,4 +103,4 @@ class Banned(NamedTuple):
     """How often it was banned in a row."""
 
 
-Event = WindowEnded | Unseen | InForce | Overtaken | Restarted | Failed | Ordered | Remembered | Banned
+Event = WindowEnded | Unseen | InForce | Undone | Failed | Ordered | Remembered | Banned

@@ -172,9 +172,7 @@ class ControlLoop:
                 self.orders = orders
             case on.InForce():
                 self._in_force(event)
-            case on.Overtaken():
-                memory.probation = None
-            case on.Restarted(configuration):
+            case on.Undone(configuration):
                 self._lose(configuration)
             case on.Failed():
                 self._fail(event)
@@ -210,6 +208,7 @@ class ControlLoop:
 
         What to go back to is asked for again, but what the server still refuses when the circuit breaker
         opens it may refuse for good: the next best has its turn then, and the change stays on probation.
+        What was to be new is banned, also where nobody saw how it ended: the server may have died of it.
         """
         memory, decision, probation = self.memory, change.decision, self.memory.probation
         if not change.tried:
@@ -219,14 +218,15 @@ class ControlLoop:
                 beyond = memory.pause + 2  # until the breaker has closed, and the window after that
                 memory.ban(self.level, self._index(decision.configuration), least=beyond)
                 memory.probation = probation
-        elif change.tried or (change.refused and not decision.restores):
+        elif not decision.restores:
             memory.ban(self.level, self._index(decision.configuration))
 
     def _lose(self, lost: Configuration) -> None:
-        """Take in that a restart has undone what ran: on probation, the server may have died of it.
+        """Take in that something has undone what ran: on probation, the server may have died of it.
 
-        An operator who has paused or pinned the server may have restarted it, and what was seen to be good is
-        put back.
+        Nobody need have seen that: one that begins anew at once, with what somebody has deployed since we
+        came, looks as if it was changed by hand. An operator who has paused or pinned the server may have
+        restarted it, and what was seen to be good is put back.
         """
         memory, good = self.memory, self.last_good
         blameless = self.orders.standing or (good is not None and self.space.same(lost, good))

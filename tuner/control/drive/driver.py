@@ -11,7 +11,7 @@ read orders              asks the operator's order book, so that an order takes 
 compare configurations   finds out whether the server still runs what was applied; what a restarted server
                          lost is restored, in a later turn if that fails; what somebody else set is
                          respected, and replicas that have come apart get one configuration again
-decide                   asks the rules, unless there is something to restore
+decide                   tells the loop of the window and asks the rules; what is to be restored comes first
 write down               enters the decision in the journal; if that fails, nothing is done
 try on one replica       lets one of several replicas try the change first; if orders or the time forbid it
                          meanwhile, takes it back
@@ -279,12 +279,13 @@ class Driver:
 
         Args:
             found: What the server runs.
-            judge: Decides if there is nothing to restore.
+            judge: Observes what the window showed, and decides if there is nothing to restore.
             measurement: The window, if there was one.
         """
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
         restore = self.reconciler.compare(found)
-        decision, before = restore or judge(), self.running
+        judged, before = judge(), self.running  # what is restored is judged by what is known of this load
+        decision = restore or judged
         if restore is not None:
             self.running = found.configuration
         record = WindowRecord(
@@ -294,8 +295,6 @@ class Driver:
             self._notify(decision.reason)
         else:
             record = replace(record, cost=self.loop.objective.cost(measurement))
-            if restore is not None:  # the loop did not observe the window: its level is an earlier one's
-                record = replace(record, level=None)
         try:
             record = self._carry_out(record)
         except StorageError:

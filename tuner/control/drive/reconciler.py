@@ -11,7 +11,8 @@ a change whose end     it is in force, and its end is written down
 was not seen
 what it ran at first,  it was restarted: the last good configuration is restored, and a change that was on
 after it was away      probation counts as failed
-anything else          somebody has set it, and it stays; a pin moves there
+anything else          somebody has set it, and it stays; a pin moves there. A change that was on probation
+                       counts as failed here, too: the server may have died of it
 =====================  ======================================================================================
 """
 
@@ -113,7 +114,7 @@ class Reconciler:
         if not self.was_restarted(running):
             self._respect(running)
             return None
-        self._loop.observe(on.Restarted(self.running))
+        self._loop.observe(on.Undone(self.running))
         restore = self._loop.restoration(running, self.running)
         self.lost = self.running if restore is not None else None
         if restore is None:
@@ -205,8 +206,6 @@ class Reconciler:
             self._oversight.orders.moved(orders.pinned, found)
             self._loop.observe(on.Ordered(replace(orders, pinned=found)))
             going_on = "it is pinned to that now"
-        if self.may_have_restarted:  # whoever set it, the server may have died of a change on probation
-            self._loop.observe(on.Restarted(self.running))
+        self._loop.observe(on.Undone(self.running))
         self.running, self.lost = found, None
-        self._loop.observe(on.Overtaken())
         self._notify(f"somebody else set {self._loop.space.format(found)}; {going_on}")

@@ -17,7 +17,7 @@ from tuner.control.drive.outcome import LATE, as_seen
 from tuner.control.drive.state import RunState
 from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
-from tuner.control.store.unfinished import late_change, unfinished_change, unjudged_change
+from tuner.control.store.unfinished import Unfinished, late_change, unfinished_change, unjudged_change
 from tuner.errors import ReadOnly, Refused, StorageError
 from tuner.knobs import Configuration
 from tuner.objective import Objective
@@ -86,9 +86,18 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
         A sentence about that change, or about one that was never judged; None if there is neither.
     """
     unfinished = unfinished_change(store, target)
-    if unfinished is None:
-        _expect_late(store, target, driver)
-        return _judge_again(store, target, driver)
+    sentence, came = None, False
+    if unfinished is not None:
+        sentence, came = _resolve(store, target, driver, unfinished)
+    if came:
+        return sentence
+    _expect_late(store, target, driver)
+    again = _judge_again(store, target, driver)  # what was applied before that change
+    return f"{sentence}; {again}" if sentence and again else sentence or again
+
+
+def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) -> tuple[str, bool]:
+    """Find out and record how the change ended; return a sentence, and whether it came about."""
     space, text = driver.loop.space, driver.loop.space.format(unfinished.wanted)
 
     def same(one: Configuration, other: Configuration) -> bool:
@@ -97,7 +106,8 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
 
     found = configurations(driver.backend)
     wanted = as_seen(space, unfinished.previous, unfinished.wanted, found[0])
-    if all(same(one, wanted) for one in found):
+    came = all(same(one, wanted) for one in found)
+    if came:
         driver.loop.memory.failed_requests = unfinished.failed_requests
         driver.reconciler.expect(unfinished.previous, unfinished.wanted, back=unfinished.back)
         now = "" if unfinished.back else "; it is on probation now"
@@ -110,9 +120,8 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
         if ours and driver.applies and not all(same(one, unfinished.previous) for one in found):
             error += _put_back(driver, unfinished.previous)
         store.changed(unfinished.decision, "interrupted", driver.running, error=error)
-        _expect_late(store, target, driver)
     store.note(sentence, target)
-    return sentence
+    return sentence, came
 
 
 def _expect_late(store: Store, target: int, driver: Driver) -> None:

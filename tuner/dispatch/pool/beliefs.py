@@ -25,8 +25,9 @@ NOTICEABLE_DELAY = 0.2
 HOPELESS, FORGET_AFTER = 0.5, 1.0
 """A profile by which even a batch of 1 takes more than this part of the SLO may keep all batches away. If no
 batch has ended for this time, s, it is forgotten: nothing else would show that it is wrong. One that is only
-assumed counts as this part of the SLO at once. What was measured of larger batches that take so long is
-doubted after a while, too: one that was slow by accident would keep all others from being tried."""
+assumed counts as this part of the SLO at once, also if it keeps only requests of many items away, as it does
+where a policy plans them by their items. What was measured of larger batches that take so long is doubted
+after a while, too: one that was slow by accident would keep all others from being tried."""
 LATENESS, LATENESS_LASTS = 200, 5.0
 """How many timers, and how many grants, the delays are learned from: the latest, of the last seconds. Delays
 that keep all requests away are measured no more, so they must not outlast what made them."""
@@ -102,8 +103,9 @@ class Beliefs:
             items: Its size.
             seconds: How long the server worked on it.
             now: When it ended, s.
-            trial: Whether a request of it was answered in time that should have been too late for that. If
-                the batch was quicker than believed, what was learned is wrong.
+            trial: Whether a request of it should have been too late. If the batch was quicker than believed,
+                what was learned is wrong, also where the answer was late: the request may have been offered
+                again shortly before its deadline.
         """
         profile = self.profile(server, stream)
         wrong = trial and seconds * DRIFT < self.duration(server, stream, items)
@@ -142,7 +144,7 @@ class Beliefs:
         if table[1] > HOPELESS * stream.session.slo and now - profile.seen > FORGET_AFTER:
             profile.forget()
             table = profile.table(self.quantile)
-        if table[1] > HOPELESS * stream.session.slo and not profile.tried:
+        if table[-1 if stream.sized else 1] > HOPELESS * stream.session.slo and not profile.tried:
             table = np.minimum(table, HOPELESS * stream.session.slo)
         return table
 

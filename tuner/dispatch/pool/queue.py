@@ -61,7 +61,9 @@ class SessionQueue:
                 requests that go one by one.
         """
         sizes = [(None, self.largest if sized else 1), *((kind, self.largest) for kind in self._used)]
-        return [Stream(self.session, kind, size, self.largest, self.takes_items) for kind, size in sizes]
+        return [
+            Stream(self.session, kind, size, self.largest, self.takes_items, sized) for kind, size in sizes
+        ]
 
     def use(self, kind: Hashable, now: float) -> Hashable:
         """Return the kind of the stream that a request goes with, and note that the stream is in use.

@@ -23,3 +23,6 @@ class Stream:
     """The largest batch that the session's model takes."""
     takes_items: bool
     """Whether the first dimension of its inputs is the number of items."""
+    sized: bool
+    """Whether the policy plans a request by its items: then it may be ruled out by the time of the largest
+    batch, and else only by that of a batch of 1."""

@@ -66,7 +66,7 @@ class Sender(ABC):
         batch.executed = True
         now, server = asyncio.get_running_loop().time(), batch.lane.server
         items = sum([one.items for one in requests])
-        trial = any(one.trial and now <= one.due for one in requests)
+        trial = any(one.trial for one in requests)
         self._beliefs.learn(server, batch.stream, items, seconds, now, trial=trial)
         self._observer.executed(batch.stream.session.name, server.address, len(requests), items, seconds)
         if batch.stream.kind is None:
