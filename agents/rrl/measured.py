@@ -110,6 +110,11 @@ class MeasuredWindows:
         """Return how many windows each configuration had at a level, the one measured last at the end."""
         return self._visits.get(level, Counter())
 
+    def fresh(self, level: int) -> int:
+        """Return how many windows were measured at a level since the machine changed."""
+        here = (groups for (era, at, _), groups in self._groups.items() if (era, at) == (self.era, level))
+        return sum(group.windows for groups in here for group in groups)
+
     def notable(self, level: int, most: int) -> list[int]:
         """Return the configurations measured last at a level, and those that cost least there.
 

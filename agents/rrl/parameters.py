@@ -37,7 +37,7 @@ class FormParameters:
     """Factor on it per window seen at the level, at least 1."""
     beta_last: float = 1000.0
     """Largest inverse temperature. At 40 a configuration 10 % dearer is 50 times less likely than the best;
-    at 1000 one that is 1 % dearer is hardly ever chosen. The default form explores by its optimism
+    at 1000 one that is 1 % dearer is hardly ever chosen. The default form explores by what it values
     instead."""
     carry: bool = True
     """Whether what is known of one load bears on others (beyond the paper)."""
@@ -75,6 +75,9 @@ class RRLParameters(FormParameters):
     nothing."""
     smoothing: SmoothingParameters = field(default_factory=SmoothingParameters)
     """The Gaussian process that predicts costs."""
+    horizon: float = 25.0
+    """Windows for which it counts at first what a window teaches, where a prior says what to expect. The more
+    there are, the more is explored. Without a prior ``smoothing.optimism`` says how much is."""
     caution: float | None = None
     """Explore only configurations that keep the SLO with this many standard deviations to spare; None
     explores all."""
@@ -91,5 +94,7 @@ class RRLParameters(FormParameters):
             raise ValueError(f"`prior` is neural or none, but got {self.prior=}")
         if self.caution is not None and not self.caution >= 0:
             raise ValueError(f"`caution >= 0` must hold, but got {self.caution=}")
+        if not 1 <= self.horizon < math.inf:
+            raise ValueError(f"`horizon >= 1` must hold, but got {self.horizon=}")
         if self.memory < 1:
             raise ValueError(f"`memory >= 1` must hold, but got {self.memory=}")

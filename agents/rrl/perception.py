@@ -13,8 +13,10 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
   (:mod:`tuner.agents.rrl.risk`).
 * *Learning rate.* The posterior weighs a measurement against what was thought before by how sure either is,
   as a Kalman filter does; for a configuration measured alone that is 1/t.
-* *Q.* The expected cost less ``smoothing.optimism`` standard deviations. Configurations about which little is
-  known are tried before those known to be dear, and exploration ends where nothing promises more.
+* *Q.* The expected cost, plus what is lost later by not trying another configuration: one is tried if what
+  its window teaches is worth what it may cost (:mod:`tuner.agents.rrl.lookahead`), and exploration ends
+  where nothing is. Without a prior: the expected cost less ``smoothing.optimism`` standard deviations, so
+  that what is unknown is tried before what is known to be dear.
 * *Load levels.* What is learned at one load holds at others as far as the reach of the load goes (``carry``).
   The load is the window's own rate where it is known: a level spans a quarter, and near overload costs rise
   steeply within it.
@@ -47,6 +49,7 @@ from tuner.agents.load_levels import SPAN, neighbours
 from tuner.agents.log_cost import SMALLEST_COST
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.drift import DriftDetector
+from tuner.agents.rrl.lookahead import horizon, regrets
 from tuner.agents.rrl.measured import ERA_SPAN, left_on
 from tuner.agents.rrl.neural.prior import NeuralPrior
 from tuner.agents.rrl.parameters import RRLParameters
@@ -62,6 +65,9 @@ __all__ = ["SmoothPerception"]
 KNOWN = 0.6
 """A cost counts as known once its standard deviation is below this share of what it was before any
 measurement: a configuration that nothing measured bears on keeps the whole of it."""
+FOREMOST, FOREMOST_DEVIATIONS = 150, 1.5
+"""How many configurations are compared by what they teach: those that are cheapest at this many standard
+deviations below what is expected. The work grows with the square of their number."""
 SETTLED = 2
 """Windows of a configuration after which the next may show drift. A prediction that rests on one window, or
 on neighbours alone, is wrong often enough on a machine that has not changed."""
@@ -122,9 +128,9 @@ class SmoothPerception:
             return np.asarray(np.where(here | ~here.any(), 1.0, np.inf))
         candidates = self.smoother.candidates(state.level, configurations)
         mean, deviation = self.smoother.belief(state, candidates)
-        optimistic = np.exp(self._optimistic_logs(state, mean, deviation))
-        optimistic[~self._explorable(state, mean, deviation)] = np.inf
-        values[candidates] = optimistic + self._cost_of_rise(state, candidates)
+        tried = self._explorable(state, mean, deviation)
+        values[candidates[tried]] = self._values_of(state, candidates[tried], mean[tried], deviation[tried])
+        values[candidates] += self._cost_of_rise(state, candidates)
         return np.asarray(values[configurations])
 
     def _explorable(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
@@ -144,13 +150,31 @@ class SmoothPerception:
             tried[tried] = bearable(worst, prior.broken, self.windows(state.level))
         return tried
 
-    def _optimistic_logs(self, state: State, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-        """Return the logarithms of optimistic costs, from mean and deviation of the logarithms.   # (n,)."""
-        if self.smoother.neural and self.windows(state.level) <= 1:
+    def _values_of(
+        self, state: State, configurations: np.ndarray, mean: np.ndarray, deviation: np.ndarray
+    ) -> np.ndarray:
+        """Return what it is thought to cost to choose each next; infinite for the hopeless.   # (n,).
+
+        Args:
+            state: The load level.
+            configurations: Their numbers.   # (n,)
+            mean: Of the logarithm of each cost.   # (n,)
+            deviation: Likewise.   # (n,)
+        """
+        smoother = self.smoother
+        if smoother.neural and self.windows(state.level) <= 1:
             # Hardly anything was measured at this load: be pessimistic, so that the first step is no gamble.
             # A configuration that keeps the SLO is not left for one that may break it.
-            return np.asarray(mean + deviation)
-        return np.asarray(mean - self.parameters.smoothing.optimism * deviation)
+            return np.asarray(np.exp(mean + deviation))
+        if not (smoother.informed and len(smoother.measured)):
+            return np.asarray(np.exp(mean - self.parameters.smoothing.optimism * deviation))
+        foremost = np.argsort(mean - FOREMOST_DEVIATIONS * deviation, kind="stable")[:FOREMOST]
+        foremost = np.union1d(foremost, np.argmin(mean))
+        covariance = smoother.joint(state, configurations[foremost])
+        windows = horizon(self.parameters.horizon, smoother.measured.fresh(state.level))
+        values = np.full(mean.size, np.inf)
+        values[foremost] = regrets(mean[foremost], covariance, smoother.noise, windows)
+        return values + math.exp(float(mean.min()))
 
     def cautious(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Return expected costs with one standard deviation added; NaN if nothing is known.   # (n,)."""

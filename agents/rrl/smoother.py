@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from tuner.agents.rrl.smoothing import (
     coordinates,
     fit,
     initial_theta,
+    joint_covariance,
     posterior,
 )
 from tuner.agents.threads import one_blas_thread
@@ -209,20 +211,39 @@ class Smoother:
 
     def predict(self, state: State, configurations: np.ndarray) -> Belief:
         """Return mean and standard deviation of the logarithm of costs.   # (n,), (n,)."""
-        constants, load, theta = self.constants, self.load(state), self.theta
-        points = self._points(state)
-        prior = self._prior_costs(load, left_on(self.measured.machine(state.level)))
+        prior = self._prior(state)
         mean, loadings = self._prior_mean(prior, configurations), prior.loadings[configurations]
+        points = self._points(state)
         if not points.logs.size:
-            alone = np.full(configurations.size, constants.deviation)
+            alone = np.full(configurations.size, self.constants.deviation)
             return mean, prior.deviation[configurations] if loadings.size else alone
-        count = configurations.size
-        now = [np.full((count, 1), load), np.full((count, 1), self.measured.machine(state.level))]
-        where = np.concatenate([self._places[configurations], *now], axis=1)
-        leaps = None if prior.leap is None else Leaps(configurations, prior.leap[configurations])
         with one_blas_thread():
-            above, deviation = posterior(theta, points, constants, where, loadings=loadings, leaps=leaps)
+            above, deviation = posterior(
+                self.theta, points, self.constants, **self._places_of(state, prior, configurations)
+            )
         return mean + above, deviation
+
+    def joint(self, state: State, configurations: np.ndarray) -> np.ndarray:
+        """Return how the logarithms of costs vary together, once anything was measured.   # (n, n)."""
+        places = self._places_of(state, self._prior(state), configurations)
+        with one_blas_thread():
+            return joint_covariance(self.theta, self._points(state), self.constants, **places)
+
+    @property
+    def noise(self) -> float:
+        """Variance of the logarithm of what one window shows of a cost."""
+        return math.exp(2.0 * self.theta[-1])
+
+    def _prior(self, state: State) -> LogCosts:
+        return self._prior_costs(self.load(state), left_on(self.measured.machine(state.level)))
+
+    def _places_of(self, state: State, prior: LogCosts, configurations: np.ndarray) -> dict[str, Any]:
+        """Return where configurations lie under a load, with what the prior says of them."""
+        count = configurations.size
+        now = [np.full((count, 1), self.load(state)), np.full((count, 1), self.measured.machine(state.level))]
+        leaps = None if prior.leap is None else Leaps(configurations, prior.leap[configurations])
+        where = np.concatenate([self._places[configurations], *now], axis=1)
+        return {"where": where, "loadings": prior.loadings[configurations], "leaps": leaps}
 
     def _points(self, state: State) -> Points:
         """Return the measured points that bear on a state, their logarithms less the mean of the prior."""

@@ -46,6 +46,7 @@ __all__ = [
     "coordinates",
     "fit",
     "initial_theta",
+    "joint_covariance",
     "negative_log_posterior",
     "posterior",
 ]
@@ -92,7 +93,8 @@ class SmoothingParameters:
     """Costs count as at most ``e ** ceiling`` times the least at that load. How bad the bad ones are does not
     matter, and the cliff into overload is no smooth function: it would shorten every reach."""
     optimism: float = 1.0
-    """Standard deviations by which the value of a configuration is below its expected cost."""
+    """Standard deviations by which the value of a configuration is below its expected cost, where no prior
+    says what to expect."""
     shared: float = 0.8
     """Correlation of costs on two machines, such as before and after it changed: the kind of server is the
     same."""
@@ -238,22 +240,12 @@ def posterior(
     Returns:
         Mean and standard deviation of the logarithm of the cost.   # (m,), (m,)
     """
-    from scipy.linalg.blas import dtrsm
-
-    hyper = _hyperparameters(theta, parameters, points)
-    factor = np.linalg.cholesky(_with_noise(points, hyper, math.exp(2.0 * theta[-1]), parameters))
-    across = covariance(points.places, where, hyper)
+    hyper, (logs, ones, across) = _solved(theta, points, parameters, where, loadings=loadings, leaps=leaps)
     prior = hyper.variance + hyper.offset + hyper.slope * where[:, -2] ** 2
     if points.loadings is not None and loadings is not None:
-        across += _in_common(points.loadings, loadings, points.places, where, hyper)
         prior += (loadings**2).sum(axis=1)
     if points.leaps is not None and leaps is not None:
-        _add_leaps(across, points, where, leaps, parameters)
         prior += leaps.deviations**2
-    right = np.column_stack([points.logs, np.ones(points.logs.size), across])
-    # factor @ x = right, by its transpose: BLAS then takes both as they lie in memory, without a copy.
-    right = dtrsm(1.0, factor.T, right.T, side=1, overwrite_b=1).T
-    logs, ones, across = right[:, 0], right[:, 1], right[:, 2:]
     variance = prior - np.einsum("ij,ij->j", across, across)
     if points.loadings is not None:
         return across.T @ logs, np.sqrt(np.maximum(variance, JITTER))
@@ -262,6 +254,68 @@ def posterior(
     expected = mean + across.T @ (logs - mean * ones)
     variance += (1.0 - across.T @ ones) ** 2 / weight  # the mean itself is estimated
     return expected, np.sqrt(np.maximum(variance, JITTER))
+
+
+def joint_covariance(
+    theta: np.ndarray,
+    points: Points,
+    parameters: SmoothingParameters,
+    where: np.ndarray,
+    *,
+    loadings: np.ndarray | None = None,
+    leaps: Leaps | None = None,
+) -> np.ndarray:
+    """Return how the logarithms of costs vary together, given what was measured.   # (m, m).
+
+    Args:
+        theta: As for :func:`posterior`; so are the others.
+        points: What was measured, at least one.
+        parameters: What was assumed before.
+        where: Places, all on one machine.   # (m, knobs + 2)
+        loadings: Of the places, if the points have them.   # (m, k)
+        leaps: Of the places, if the points have them.
+    """
+    hyper, (_, ones, across) = _solved(theta, points, parameters, where, loadings=loadings, leaps=leaps)
+    matrix = covariance(where, where, hyper)
+    if points.loadings is not None and loadings is not None:
+        matrix += _in_common(loadings, loadings, where, where, hyper)
+    diagonal = np.diag_indices_from(matrix)
+    if points.leaps is not None and leaps is not None:
+        matrix[diagonal] += leaps.deviations**2
+    matrix -= across.T @ across
+    if points.loadings is None:
+        left = 1.0 - across.T @ ones
+        matrix += np.outer(left, left) / float(ones @ ones)  # the mean of all costs is estimated
+    matrix[diagonal] = np.maximum(matrix[diagonal], JITTER)
+    return matrix
+
+
+def _solved(
+    theta: np.ndarray,
+    points: Points,
+    parameters: SmoothingParameters,
+    where: np.ndarray,
+    *,
+    loadings: np.ndarray | None,
+    leaps: Leaps | None,
+) -> tuple[Hyperparameters, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return the constants and, over the factor of the points' covariance: logs, ones, covariances.
+
+    The last are those of the points with the places.   # (n,), (n,), (n, m)
+    """
+    from scipy.linalg.blas import dtrsm
+
+    hyper = _hyperparameters(theta, parameters, points)
+    factor = np.linalg.cholesky(_with_noise(points, hyper, math.exp(2.0 * theta[-1]), parameters))
+    across = covariance(points.places, where, hyper)
+    if points.loadings is not None and loadings is not None:
+        across += _in_common(points.loadings, loadings, points.places, where, hyper)
+    if points.leaps is not None and leaps is not None:
+        _add_leaps(across, points, where, leaps, parameters)
+    right = np.column_stack([points.logs, np.ones(points.logs.size), across])
+    # factor @ x = right, by its transpose: BLAS then takes both as they lie in memory, without a copy.
+    right = dtrsm(1.0, factor.T, right.T, side=1, overwrite_b=1).T
+    return hyper, (right[:, 0], right[:, 1], right[:, 2:])
 
 
 def _in_common(

@@ -73,6 +73,20 @@ def test_an_era_begins_with_the_last_windows() -> None:
     assert found.points(1.0, 5.0, 10).numbers.tolist() == [5]
 
 
+def test_only_windows_since_the_machine_changed_are_fresh() -> None:
+    """Of one load level, whatever ran."""
+    found = MeasuredWindows(PLACES, 100)
+    for configuration in (1, 2, 2, 3):
+        found.add(0, 1.0, configuration, 1.0)
+    found.add(9, 2.0, 1, 1.0)
+
+    before = found.fresh(0), found.fresh(9), found.fresh(5)
+    found.begin_era(2)
+
+    assert before == (4, 1, 0)
+    assert (found.fresh(0), found.fresh(9)) == (1, 1)
+
+
 def test_those_measured_last_and_the_cheapest_are_notable() -> None:
     """However long ago the cheapest had its window, and however often the last had one before."""
     found = MeasuredWindows(PLACES, 100)

@@ -18,6 +18,7 @@ from tuner.agents.rrl.smoothing import (
     coordinates,
     fit,
     initial_theta,
+    joint_covariance,
     negative_log_posterior,
     posterior,
 )
@@ -166,6 +167,31 @@ def test_what_a_prior_knows_of_all_costs_is_part_of_the_covariance() -> None:
     variance = before - np.einsum("ij,ij->j", across, np.linalg.solve(within, across))
     assert mean == pytest.approx(expected, rel=1e-5)
     assert deviation == pytest.approx(np.sqrt(variance), rel=1e-4)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_costs_vary_together_as_conditional_normal_numbers_do(known: bool) -> None:
+    """Against the formula (eq. 2.26); what varies alone is what the posterior says."""
+    generator = np.random.default_rng(9)
+    points, where = random_points(9, machines=1), random_points(10, 5, machines=1).places
+    there = generator.normal(size=(5, 3)) if known else None
+    if known:
+        points = points._replace(loadings=generator.normal(size=(12, 3)))
+    theta = initial_theta(PARAMETERS, 2)
+
+    matrix = joint_covariance(theta, points, PARAMETERS, where, loadings=there)
+
+    _, deviation = posterior(theta, points, PARAMETERS, where, loadings=there)
+    assert np.sqrt(np.diagonal(matrix)) == pytest.approx(deviation)
+    assert np.linalg.eigvalsh(matrix).min() > 0
+    if known:
+        assert points.loadings is not None
+        hyper = Hyperparameters(np.exp(-theta[:-2]), math.exp(2 * theta[-2]), PARAMETERS.shared, 0.0, 0.1**2)
+        within = naive.covariance(points.places, points.places, hyper) + points.loadings @ points.loadings.T
+        within += np.diag(math.exp(2 * theta[-1]) / points.windows)
+        across = naive.covariance(points.places, where, hyper) + points.loadings @ there.T
+        before = naive.covariance(where, where, hyper) + there @ there.T
+        assert matrix == pytest.approx(before - across.T @ np.linalg.solve(within, across), abs=1e-5)
 
 
 def test_only_its_own_windows_tell_on_which_side_of_a_leap_a_configuration_is() -> None:
