@@ -174,9 +174,9 @@ def test_costs_vary_together_as_conditional_normal_numbers_do(known: bool) -> No
     """Against the formula (eq. 2.26); what varies alone is what the posterior says."""
     generator = np.random.default_rng(9)
     points, where = random_points(9, machines=1), random_points(10, 5, machines=1).places
-    there = generator.normal(size=(5, 3)) if known else None
+    loadings, there = generator.normal(size=(12, 3)), generator.normal(size=(5, 3))
     if known:
-        points = points._replace(loadings=generator.normal(size=(12, 3)))
+        points = points._replace(loadings=loadings)
     theta = initial_theta(PARAMETERS, 2)
 
     matrix = joint_covariance(theta, points, PARAMETERS, where, loadings=there)
@@ -185,11 +185,10 @@ def test_costs_vary_together_as_conditional_normal_numbers_do(known: bool) -> No
     assert np.sqrt(np.diagonal(matrix)) == pytest.approx(deviation)
     assert np.linalg.eigvalsh(matrix).min() > 0
     if known:
-        assert points.loadings is not None
         hyper = Hyperparameters(np.exp(-theta[:-2]), math.exp(2 * theta[-2]), PARAMETERS.shared, 0.0, 0.1**2)
-        within = naive.covariance(points.places, points.places, hyper) + points.loadings @ points.loadings.T
+        within = naive.covariance(points.places, points.places, hyper) + loadings @ loadings.T
         within += np.diag(math.exp(2 * theta[-1]) / points.windows)
-        across = naive.covariance(points.places, where, hyper) + points.loadings @ there.T
+        across = naive.covariance(points.places, where, hyper) + loadings @ there.T
         before = naive.covariance(where, where, hyper) + there @ there.T
         assert matrix == pytest.approx(before - across.T @ np.linalg.solve(within, across), abs=1e-5)
 
