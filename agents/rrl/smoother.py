@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -217,17 +216,20 @@ class Smoother:
         if not points.logs.size:
             alone = np.full(configurations.size, self.constants.deviation)
             return mean, prior.deviation[configurations] if loadings.size else alone
+        where, leaps = self._places_of(state, configurations), _leaps_of(prior, configurations)
         with one_blas_thread():
             above, deviation = posterior(
-                self.theta, points, self.constants, **self._places_of(state, prior, configurations)
+                self.theta, points, self.constants, where, loadings=loadings, leaps=leaps
             )
         return mean + above, deviation
 
     def joint(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Return how the logarithms of costs vary together, once anything was measured.   # (n, n)."""
-        places = self._places_of(state, self._prior(state), configurations)
+        prior, points = self._prior(state), self._points(state)
+        where, leaps = self._places_of(state, configurations), _leaps_of(prior, configurations)
+        loadings = prior.loadings[configurations]
         with one_blas_thread():
-            return joint_covariance(self.theta, self._points(state), self.constants, **places)
+            return joint_covariance(self.theta, points, self.constants, where, loadings=loadings, leaps=leaps)
 
     @property
     def noise(self) -> float:
@@ -237,13 +239,11 @@ class Smoother:
     def _prior(self, state: State) -> LogCosts:
         return self._prior_costs(self.load(state), left_on(self.measured.machine(state.level)))
 
-    def _places_of(self, state: State, prior: LogCosts, configurations: np.ndarray) -> dict[str, Any]:
-        """Return where configurations lie under a load, with what the prior says of them."""
+    def _places_of(self, state: State, configurations: np.ndarray) -> np.ndarray:
+        """Return knobs, load and machine of configurations under a load.   # (n, knobs + 2)."""
         count = configurations.size
         now = [np.full((count, 1), self.load(state)), np.full((count, 1), self.measured.machine(state.level))]
-        leaps = None if prior.leap is None else Leaps(configurations, prior.leap[configurations])
-        where = np.concatenate([self._places[configurations], *now], axis=1)
-        return {"where": where, "loadings": prior.loadings[configurations], "leaps": leaps}
+        return np.concatenate([self._places[configurations], *now], axis=1)
 
     def _points(self, state: State) -> Points:
         """Return the measured points that bear on a state, their logarithms less the mean of the prior."""
@@ -296,3 +296,7 @@ class Smoother:
         with self._lock:
             if fitted_to == (self.measured, self.measured.era, self.informed):  # else the next request fits
                 self.theta, self.fitted, self._beliefs = theta, windows, {}
+
+
+def _leaps_of(prior: LogCosts, configurations: np.ndarray) -> Leaps | None:
+    return None if prior.leap is None else Leaps(configurations, prior.leap[configurations])
