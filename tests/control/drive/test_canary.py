@@ -3,93 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
-from tests.adapters.replicas.bed import Server
-from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
-from tests.control.drive.driver_bed import Book, FakeClock
-from tuner.adapters import Counters
+from tests.builders import OBJECTIVE, SPACE
+from tests.control.drive.canary_bed import NEW, OLD, THEIRS, Fleet, driver_of
+from tests.control.drive.driver_bed import Book
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
-from tuner.control import Apply, ControlLoop, Driver, Hold, Oversight, RunState, Watched, WindowRecord
-from tuner.control.daemon.stoppable_clock import Stopped
+from tuner.control import Apply
 from tuner.control.decide.orders import Orders
 from tuner.control.drive.canary import objection
-from tuner.control.drive.journal import Journal
-from tuner.control.store.journal import StoreJournal, resolve_unfinished
+from tuner.control.store.journal import StoreJournal
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change
 from tuner.errors import AdapterError, Refused, StorageError, TimedOut, TunerError, Unreachable
 from tuner.knobs import ApplyCost, Configuration
-from tuner.measurement import Measurement
-
-OLD, NEW, THEIRS = configuration(), configuration(2), configuration(16, 0.01, 2)
-
-
-class Replica(Server):
-    """One whose latency and failures depend on what it runs."""
-
-    bad = NEW
-    slow = failing = False
-
-    def counters(self) -> Counters:
-        self._answer()
-        poor = self.running == self.bad
-        total = super().counters()
-        latency = (0.1 if self.slow and poor else 0.01) * self.requests
-        failures = self.requests // 10 if self.failing and poor else 0
-        return total.__class__(
-            **{name: getattr(total, name) for name in total.__dataclass_fields__}
-            | {"latency": latency, "failures": failures}
-        )
-
-
-class Fleet:
-    """Three replicas, the driver of them, and a clock that lets requests come."""
-
-    def __init__(self, canary: bool = True) -> None:
-        self.servers = {name: Replica(name) for name in ("a", "b", "c")}
-        self.group = ReplicaGroup(
-            Membership("fake://all", lambda: list(self.servers), self.servers.__getitem__)
-        )
-        self.clock = FakeClock()
-        self.clock.sleep = self.sleep  # type: ignore[method-assign]
-        self.during: Callable[[], object] = lambda: None
-        self.loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent(NEW, NEW, NEW))
-        self.driver = driver_of(self, canary)
-
-    def sleep(self, seconds: float) -> None:
-        self.clock.time += seconds
-        for server in self.servers.values():
-            server.requests += round(100 * seconds)
-        self.during()
-
-    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
-        self.sleep(seconds + settle)
-        return measurement(0.020, running=self.group.current(), end=self.clock.now())
-
-    @property
-    def running(self) -> list[Configuration]:
-        return [server.running for server in self.servers.values()]
-
-
-def driver_of(fleet: Fleet, canary: bool = True, journal: Journal | None = None, **oversight: Any) -> Driver:
-    watched = Watched(fleet.group, fleet, fleet.clock)
-    return Driver(
-        watched, fleet.loop, window=5.0, oversight=Oversight(canary=canary, **oversight), journal=journal
-    )
-
-
-@pytest.fixture
-def fleet() -> Iterator[Fleet]:
-    fleet = Fleet()
-    yield fleet
-    fleet.group.close()
 
 
 def test_a_good_change_goes_to_one_and_then_to_all(fleet: Fleet) -> None:
@@ -370,132 +301,3 @@ def test_one_that_fails_otherwise_is_put_back_at_once(fleet: Fleet, error: Tuner
         fleet.group.try_one(NEW, lambda settle: None)
 
     assert canary.applied == [OLD]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "s.db")
-    yield store
-    store.close()
-
-
-def test_a_stop_in_a_trial_is_the_end_of_the_change(fleet: Fleet, store: Store) -> None:
-    """SIGTERM while the canary runs: its own is put back, which is written down, and nothing is owed."""
-    target = store.target("a", "fake://all", SPACE, OLD).id
-    fleet.driver = driver_of(fleet, journal=StoreJournal(store, target, OBJECTIVE))
-
-    def stop() -> None:
-        if NEW in fleet.running:
-            raise Stopped("stopped")
-
-    fleet.during = stop
-    with pytest.raises(Stopped):
-        fleet.driver.step()
-
-    row = store.row("SELECT * FROM decision")
-    assert row is not None
-    assert (row["outcome"], row["error"]) == (
-        "interrupted",
-        "stopped in the middle of it; the server runs what it ran before",
-    )
-    assert fleet.running == [OLD, OLD, OLD]
-    fleet.servers["b"].running = THEIRS
-    assert resolve_unfinished(store, target, fleet.driver) is None
-    assert fleet.running == [OLD, THEIRS, OLD]
-
-
-def test_a_stop_after_which_a_replica_is_away_leaves_the_change_open(fleet: Fleet, store: Store) -> None:
-    """What nobody knows is not written down as known: the next life asks."""
-    target = store.target("a", "fake://all", SPACE, OLD).id
-    fleet.driver = driver_of(fleet, journal=StoreJournal(store, target, OBJECTIVE))
-
-    def fail(wanted: Configuration) -> NoReturn:
-        fleet.servers["a"].running = wanted
-        raise RuntimeError("a bug")
-
-    fleet.servers["a"].apply = fail  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError):
-        fleet.driver.step()
-
-    assert unfinished_change(store, target) is not None
-
-
-@pytest.mark.parametrize(
-    ("running", "after", "outcome"),
-    [
-        ([NEW, OLD, OLD], [OLD, OLD, OLD], "interrupted"),
-        ([NEW, NEW, OLD], [OLD, OLD, OLD], "interrupted"),
-        ([OLD, OLD, OLD], [OLD, OLD, OLD], "interrupted"),
-        ([NEW, NEW, NEW], [NEW, NEW, NEW], "applied"),
-        ([NEW, OLD, THEIRS], [NEW, OLD, THEIRS], "interrupted"),
-        ([THEIRS, THEIRS, THEIRS], [THEIRS, THEIRS, THEIRS], "interrupted"),
-    ],
-)
-def test_killed_while_one_tries(
-    fleet: Fleet,
-    store: Store,
-    running: list[Configuration],
-    after: list[Configuration],
-    outcome: str,
-) -> None:
-    """The next life puts all back to what ran before, unless the change or somebody else was through."""
-    target = killed_in_a_change(store)
-    for server, found in zip(fleet.servers.values(), running, strict=True):
-        server.running = found
-
-    sentence = resolve_unfinished(store, target, fleet.driver)
-
-    assert sentence is not None
-    assert ("did not come about" in sentence) == (outcome == "interrupted")
-    assert fleet.running == after
-    assert unfinished_change(store, target) is None
-    assert store.row("SELECT outcome FROM decision")["outcome"] == outcome  # type: ignore[index]
-
-
-def test_killed_while_one_tries_that_is_away_afterwards(fleet: Fleet, store: Store) -> None:
-    """It gets what the others run when it is back."""
-    target = killed_in_a_change(store)
-    fleet.servers["a"].running, fleet.servers["a"].up = NEW, False
-    resolve_unfinished(store, target, fleet.driver)
-    fleet.servers["a"].up = True
-
-    fleet.driver.step()
-
-    assert fleet.running == [OLD, OLD, OLD]
-
-
-def test_what_was_decided_before_the_last_decision_is_over(fleet: Fleet, store: Store) -> None:
-    """A change whose end was not written, after which the daemon went on, puts nothing back."""
-    target = killed_in_a_change(store)
-    held = WindowRecord(number=2, measurement=measurement(), decision=Hold(reason="fine"))
-    store.decided(
-        target, held, RunState(target="fake://all", original=dict(OLD), current=dict(OLD)), kept=True
-    )
-    fleet.servers["a"].running = NEW  # by somebody
-
-    assert resolve_unfinished(store, target, fleet.driver) is None
-    assert fleet.running == [NEW, OLD, OLD]
-    outcomes = [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
-    assert outcomes == ["interrupted", "held"]
-
-
-def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, store: Store) -> None:
-    """The change ends with the refusal."""
-    target = killed_in_a_change(store)
-    fleet.servers["a"].running, fleet.servers["a"].refuses = NEW, True
-
-    resolve_unfinished(store, target, fleet.driver)
-
-    assert unfinished_change(store, target) is None
-    assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]
-
-
-def killed_in_a_change(store: Store) -> int:
-    """A change to NEW was under way when the process was killed; returns the target."""
-    target = store.target("a", "fake://all", SPACE, OLD).id
-    decided = WindowRecord(
-        number=1, measurement=measurement(), decision=Apply(configuration=NEW, reason="x"), outcome="decided"
-    )
-    state = RunState(target="fake://all", original=dict(OLD), current=dict(OLD))
-    store.changing(store.decided(target, decided, state, kept=True))
-    return target

@@ -1,0 +1,138 @@
+"""A trial by one of several replicas that a stop or a kill ends, and what the next life makes of it."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from tests.builders import OBJECTIVE, SPACE, measurement
+from tests.control.drive.canary_bed import NEW, OLD, THEIRS, Fleet, driver_of
+from tuner.control import Apply, Hold, RunState, WindowRecord
+from tuner.control.daemon.stoppable_clock import Stopped
+from tuner.control.store.journal import StoreJournal, resolve_unfinished
+from tuner.control.store.store import Store
+from tuner.control.store.unfinished import unfinished_change
+from tuner.knobs import Configuration
+
+
+def test_a_stop_in_a_trial_is_the_end_of_the_change(fleet: Fleet, store: Store) -> None:
+    """SIGTERM while the canary runs: its own is put back, which is written down, and nothing is owed."""
+    target = store.target("a", "fake://all", SPACE, OLD).id
+    fleet.driver = driver_of(fleet, journal=StoreJournal(store, target, OBJECTIVE))
+
+    def stop() -> None:
+        if NEW in fleet.running:
+            raise Stopped("stopped")
+
+    fleet.during = stop
+    with pytest.raises(Stopped):
+        fleet.driver.step()
+
+    row = store.row("SELECT * FROM decision")
+    assert row is not None
+    assert (row["outcome"], row["error"]) == (
+        "interrupted",
+        "stopped in the middle of it; the server runs what it ran before",
+    )
+    assert fleet.running == [OLD, OLD, OLD]
+    fleet.servers["b"].running = THEIRS
+    assert resolve_unfinished(store, target, fleet.driver) is None
+    assert fleet.running == [OLD, THEIRS, OLD]
+
+
+def test_a_stop_after_which_a_replica_is_away_leaves_the_change_open(fleet: Fleet, store: Store) -> None:
+    """What nobody knows is not written down as known: the next life asks."""
+    target = store.target("a", "fake://all", SPACE, OLD).id
+    fleet.driver = driver_of(fleet, journal=StoreJournal(store, target, OBJECTIVE))
+
+    def fail(wanted: Configuration) -> NoReturn:
+        fleet.servers["a"].running = wanted
+        raise RuntimeError("a bug")
+
+    fleet.servers["a"].apply = fail  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError):
+        fleet.driver.step()
+
+    assert unfinished_change(store, target) is not None
+
+
+@pytest.mark.parametrize(
+    ("running", "after", "outcome"),
+    [
+        ([NEW, OLD, OLD], [OLD, OLD, OLD], "interrupted"),
+        ([NEW, NEW, OLD], [OLD, OLD, OLD], "interrupted"),
+        ([OLD, OLD, OLD], [OLD, OLD, OLD], "interrupted"),
+        ([NEW, NEW, NEW], [NEW, NEW, NEW], "applied"),
+        ([NEW, OLD, THEIRS], [NEW, OLD, THEIRS], "interrupted"),
+        ([THEIRS, THEIRS, THEIRS], [THEIRS, THEIRS, THEIRS], "interrupted"),
+    ],
+)
+def test_killed_while_one_tries(
+    fleet: Fleet,
+    store: Store,
+    running: list[Configuration],
+    after: list[Configuration],
+    outcome: str,
+) -> None:
+    """The next life puts all back to what ran before, unless the change or somebody else was through."""
+    target = killed_in_a_change(store)
+    for server, found in zip(fleet.servers.values(), running, strict=True):
+        server.running = found
+
+    sentence = resolve_unfinished(store, target, fleet.driver)
+
+    assert sentence is not None
+    assert ("did not come about" in sentence) == (outcome == "interrupted")
+    assert fleet.running == after
+    assert unfinished_change(store, target) is None
+    assert store.row("SELECT outcome FROM decision")["outcome"] == outcome  # type: ignore[index]
+
+
+def test_killed_while_one_tries_that_is_away_afterwards(fleet: Fleet, store: Store) -> None:
+    """It gets what the others run when it is back."""
+    target = killed_in_a_change(store)
+    fleet.servers["a"].running, fleet.servers["a"].up = NEW, False
+    resolve_unfinished(store, target, fleet.driver)
+    fleet.servers["a"].up = True
+
+    fleet.driver.step()
+
+    assert fleet.running == [OLD, OLD, OLD]
+
+
+def test_what_was_decided_before_the_last_decision_is_over(fleet: Fleet, store: Store) -> None:
+    """A change whose end was not written, after which the daemon went on, puts nothing back."""
+    target = killed_in_a_change(store)
+    held = WindowRecord(number=2, measurement=measurement(), decision=Hold(reason="fine"))
+    store.decided(
+        target, held, RunState(target="fake://all", original=dict(OLD), current=dict(OLD)), kept=True
+    )
+    fleet.servers["a"].running = NEW  # by somebody
+
+    assert resolve_unfinished(store, target, fleet.driver) is None
+    assert fleet.running == [NEW, OLD, OLD]
+    outcomes = [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
+    assert outcomes == ["interrupted", "held"]
+
+
+def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, store: Store) -> None:
+    """The change ends with the refusal."""
+    target = killed_in_a_change(store)
+    fleet.servers["a"].running, fleet.servers["a"].refuses = NEW, True
+
+    resolve_unfinished(store, target, fleet.driver)
+
+    assert unfinished_change(store, target) is None
+    assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]
+
+
+def killed_in_a_change(store: Store) -> int:
+    """A change to NEW was under way when the process was killed; returns the target."""
+    target = store.target("a", "fake://all", SPACE, OLD).id
+    decided = WindowRecord(
+        number=1, measurement=measurement(), decision=Apply(configuration=NEW, reason="x"), outcome="decided"
+    )
+    state = RunState(target="fake://all", original=dict(OLD), current=dict(OLD))
+    store.changing(store.decided(target, decided, state, kept=True))
+    return target
