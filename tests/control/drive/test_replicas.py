@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.builders import SPACE, configuration
+from tests.control.drive.canary_bed import NEW, OLD, Fleet, driver_of
 from tests.control.drive.driver_bed import Book
-from tests.control.drive.test_canary import NEW, OLD, Fleet, driver_of
 from tuner.control import Apply, Driver, Hold
 from tuner.control.decide.orders import Orders
 from tuner.control.drive.replicas import taken_together
