@@ -113,7 +113,7 @@ def demo(
 ) -> None:
     """Start a server, load it, tune it with RRL, change the load half way, and show before and after.
 
-    Takes about three minutes. The server is started for the demo and stopped at its end. The loads are found
+    Takes about four minutes. The server is started for the demo and stopped at its end. The loads are found
     on this machine: 0.6 and 1.3 of what the server bears with its default configuration.
     """
     from tuner.cli.console import make_console
