@@ -7,7 +7,7 @@ clients, and a live one is watched with the wall clock and the process table of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -16,7 +16,7 @@ from tuner.adapters import Backend, Description, connect
 from tuner.adapters.connection.endpoint import Loadable
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Grids, KnobSpace
-from tuner.measurement import NOT_KNOWN, Measurement
+from tuner.measurement import NOT_KNOWN
 from tuner.profiler.clock import WallClock
 from tuner.profiler.indicator import make_indicator
 from tuner.profiler.load.in_flight import IN_FLIGHT, Group, GroupWithInFlight, WithInFlight
@@ -142,14 +142,17 @@ class Attachment:
         else:
             self.backend.apply(self.original)
 
-    def request_totals(self, measurements: Iterable[Measurement | None]) -> tuple[int, int]:
-        """Return how many requests failed and were sent: of our own load, or without one of given windows."""
+    def request_totals(self, failed: int, answered: int) -> tuple[int, int]:
+        """Return how many requests failed and were sent: of our own load, or without one of the windows.
+
+        Args:
+            failed: Requests that failed in the windows.
+            answered: Requests that were answered in them.
+        """
         if self.load is not None and not isinstance(self.load, Simulated):
             totals = self.load.totals()
             return totals.failed, totals.sent
-        seen = [m for m in measurements if m is not None]
-        failed = sum(m.failures for m in seen)
-        return failed, failed + sum(m.requests for m in seen)
+        return failed, failed + answered
 
 
 def attach_for(

@@ -62,7 +62,7 @@ class Reconfiguration(OneTaskExperiment[Changes]):
                 text = attachment.space.format(configuration)
                 self.report(f"{len(change)}/{self.changes}  {text}  {report.seconds * 1e3:.0f} ms")
             attachment.clock.sleep(2.0)
-            failed, sent = attachment.request_totals(())
+            failed, sent = attachment.request_totals(0, 0)
         return Changes(float(failed), float(sent), change, worst)
 
     def rows(self, found: Answers[None, Changes]) -> Iterator[Row]:

@@ -91,6 +91,29 @@ def test_dry_run_changes_nothing(tuner: Say, tmp_path: Path) -> None:
     assert report.reconfigurations == 0
 
 
+def test_what_is_restored_at_the_end_is_what_the_state_says(tuner: Say, tmp_path: Path) -> None:
+    """The file says what the server runs, not what ran before the end."""
+    tuner("run", "sim://mlp?rate=180", "--slo", "p95=30ms", "--windows", "6", "--out", "r", "--restore")
+
+    state = json.loads((tmp_path / "r" / "state.json").read_text())
+    assert Report.load(tmp_path / "r" / "report.json").reconfigurations > 0
+    assert state["current"] == state["original"]
+
+
+def test_a_dry_run_restores_nothing(tuner: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator may have deployed something else meanwhile."""
+
+    def never(_: Attachment) -> None:
+        pytest.fail("it was restored")
+
+    monkeypatch.setattr(Attachment, "restore", never)
+
+    tuner(
+        "run", "sim://mlp?rate=180", "--slo", "p95=30ms", "--windows", "1", "--out", "r",
+        "--dry-run", "--restore",
+    )  # fmt: skip
+
+
 def test_sweep_measures_the_grid_and_only_that(tuner: Say, tmp_path: Path) -> None:
     """A knob that is not in the grid keeps its value."""
     tuner("sweep", "sim://mlp", "--rate", "150", "--grid", "max_batch_size=1,8", "--grid", "instances=1,2")

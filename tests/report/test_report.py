@@ -189,6 +189,25 @@ def test_a_run_compares_what_ran_first_with_what_it_left() -> None:
             assert (report.before.p95_ms, report.after.p95_ms) == (900, 20)
 
 
+def test_a_run_without_end_keeps_its_newest_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory does not grow, and the report says what is missing; what ran first is still known."""
+    monkeypatch.setattr("tuner.report.recorder.MOST_WINDOWS", 3)
+    description = Description(
+        target="fake://x/m", server="triton", version="2.51.0", model="m", writable=True, quantiles=True
+    )
+    recorder = Recorder(title="t", command="c", description=description, space=SPACE, objective=OBJECTIVE)
+    for number in range(1, 6):
+        m = measurement(0.02, running=configuration(2))
+        recorder.add(WindowRecord(number=number, measurement=m, decision=Hold(reason="good"), level=24))
+    recorder.compare_ends(configuration(2))
+
+    report = recorder.report(failed=0, sent=5, reconfigurations=0)
+
+    assert [window.number for window in report.windows] == [3, 4, 5]
+    assert any("2 before them were left out" in note for note in report.notes)
+    assert any("What ran before is the best" in note for note in report.notes)
+
+
 def test_page_of_an_empty_run_is_drawn() -> None:
     """A run that ended before its first window still gives a page."""
     recorder = Recorder(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tuner.agents.rrl import RRL
-    from tuner.knobs import KnobSpace
+    from tuner.knobs import Configuration, KnobSpace
     from tuner.setting import Setting
 
 __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
@@ -57,6 +57,29 @@ def check_indicator(setting: Setting) -> None:
         indicator.check(setting.seconds)
 
 
+@dataclass
+class WindowTotals:
+    """What the windows of a run add up to: a run that nobody stops keeps no list of them."""
+
+    windows: int = 0
+    disturbed: int = 0
+    answered: int = 0
+    """Requests."""
+    failed: int = 0
+    recommended: Configuration | None = None
+    """What was recommended last; None if nothing was."""
+
+    def add(self, record: WindowRecord) -> None:
+        """Count a window in."""
+        if record.outcome == "recommended":
+            self.recommended = record.wanted
+        if (m := record.measurement) is not None:
+            self.windows += 1
+            self.disturbed += bool(m.disturbed)
+            self.answered += m.requests
+            self.failed += m.failures
+
+
 @dataclass(kw_only=True)
 class TuningSession:
     """One run: an attachment, an agent, the control loop and a report.
@@ -76,7 +99,8 @@ class TuningSession:
     console: Console
     restore: bool = False
     """Whether what the server ran before is restored at the end, instead of leaving the best."""
-    records: list[WindowRecord] = field(default_factory=list)
+    totals: WindowTotals = field(default_factory=WindowTotals)
+    """What the windows so far add up to."""
     _settled: bool = False
     """Whether the server was left in good order."""
     _written: bool = False
@@ -144,18 +168,19 @@ class TuningSession:
             console=console,
         )
 
-    def windows(self, count: int, phase: str = "tune") -> list[WindowRecord]:
+    def windows(self, count: int, phase: str = "tune") -> None:
         """Run a number of windows (0: without end) and print each."""
-        return [self.step(phase) for _ in (range(count) if count else itertools.count())]
+        for number in range(1, count + 1) if count else itertools.count(1):
+            self.step(phase, last=number == count)
 
-    def step(self, phase: str = "tune") -> WindowRecord:
-        """Run one window and print it."""
-        record = self.driver.step()
+    def step(self, phase: str = "tune", *, last: bool = False) -> WindowRecord:
+        """Run one window and print it; after the last one nothing is tried any more."""
+        record = self.driver.step(last=last)
         self._note(record, phase)
         return record
 
     def _note(self, record: WindowRecord, phase: str) -> None:
-        self.records.append(record)
+        self.totals.add(record)
         self.recorder.add(record, phase)
         self.say(window_text(record, self.attachment.space, self.objective, self.driver.running))
 
@@ -177,9 +202,8 @@ class TuningSession:
         """Leave the server in good order, then write report and state."""
         self._settle()
         self.say(f"the server runs {configuration_text(self.attachment.space, self.driver.running)}")
-        recommended = [r.wanted for r in self.records if r.outcome == "recommended"]
-        if recommended and recommended[-1] is not None:
-            text = configuration_text(self.attachment.space, recommended[-1])
+        if self.totals.recommended is not None:
+            text = configuration_text(self.attachment.space, self.totals.recommended)
             self.say(f"nothing was changed; the last decision was to run {text}")
         self.write()
 
@@ -187,7 +211,7 @@ class TuningSession:
         """Leave the server in good order. Ctrl-C, SIGTERM and SIGHUP wait for it."""
         self.state.required = False
         with uninterrupted():
-            if self.restore:
+            if self.restore and self.driver.applies:
                 self._restore()
             else:
                 self.driver.finish()
@@ -196,26 +220,25 @@ class TuningSession:
     def _restore(self) -> None:
         try:
             self.attachment.restore()
-            self.driver.running = self.driver.reconciler.original
+            self.driver.restored()
         except AdapterError as error:
             self.say(f"[red]could not restore the original configuration: {plain(str(error))}[/red]")
 
     def write(self) -> None:
         """Write the report of the windows until now."""
         loop = self.driver.loop
-        seen = [r.measurement for r in self.records if r.measurement is not None]
-        unused = sum(bool(m.disturbed) for m in seen)
-        if 2 * unused > len(seen):
+        seen = self.totals
+        if 2 * seen.disturbed > seen.windows:
             sentence = (
-                f"{unused} of {len(seen)} windows were disturbed and left out (the report says by what): "
-                "longer windows see less of neighbours that come and go"
+                f"{seen.disturbed} of {seen.windows} windows were disturbed and left out "
+                "(the report says by what): longer windows see less of neighbours that come and go"
             )
             self.recorder.note(sentence)
             self.say(f"[yellow]{sentence}[/yellow]")
         self.recorder.learned(self.agent, loop.levels, loop.memory.visits())
         if self.driver.applies and not self.restore:  # else what ran first runs again, whatever was found
             self.recorder.compare_ends(self.driver.running)
-        failed, sent = self.attachment.request_totals(r.measurement for r in self.records)
+        failed, sent = self.attachment.request_totals(seen.failed, seen.answered)
         report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
         folder = make_folder(self.folder, "--out")  # somebody may have deleted it meanwhile
         data, page = write(report, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,10 @@ from tuner.report.document import (
 __all__ = ["Recorder", "write"]
 
 
+MOST_WINDOWS = 10_000
+"""Windows in a report: the newest of a run that goes on for longer (14 hours of windows of 5 s)."""
+
+
 class Knows(Protocol):
     """The part of an agent that a report needs."""
 
@@ -54,9 +59,11 @@ class Recorder:
     ) -> None:
         self.space = space
         self.objective = objective
-        self.windows: list[WindowReport] = []
+        self.windows: deque[WindowReport] = deque(maxlen=MOST_WINDOWS)
+        self.left_out = 0
         self.levels: list[LevelReport] = []
-        self._measurements: list[Measurement] = []
+        self._measurements: deque[Measurement] = deque(maxlen=MOST_WINDOWS)
+        self._first: dict[str, float] = {}
         self._origin: float | None = None
         self._report = Report(
             title=title,
@@ -78,7 +85,9 @@ class Recorder:
             return None
         if self._origin is None:
             self._origin = measurement.start
+            self._first = dict(measurement.configuration)
         window = self._window(record, measurement, phase)
+        self.left_out += len(self.windows) == MOST_WINDOWS
         self.windows.append(window)
         self._measurements.append(measurement)
         return window
@@ -169,7 +178,7 @@ class Recorder:
         """
         if self.levels or not self.windows:
             return
-        level, first, last = self.windows[-1].level, self.windows[0].configuration, dict(left)
+        level, first, last = self.windows[-1].level, self._first, dict(left)
         before, after = (
             [
                 m
@@ -191,8 +200,14 @@ class Recorder:
             sent: Requests sent.
             reconfigurations: Changes of the server.
         """
+        notes = list(self._report.notes)
+        if self.left_out:
+            notes.append(
+                f"These are the last {MOST_WINDOWS} windows; {self.left_out} before them were left out."
+            )
         return self._report.model_copy(
             update={
+                "notes": notes,
                 "windows": list(self.windows),
                 "levels": list(self.levels),
                 "failed_requests": failed,

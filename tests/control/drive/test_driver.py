@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import configuration, measurement
-from tests.control.drive.driver_bed import FakeClock, FakeServer, Log, drive, raising, unseen
+from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, raising, unseen
 from tuner.control import Hold, Rollback, RunState
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import Configuration
@@ -406,3 +406,34 @@ def test_a_change_whose_end_was_not_seen_is_ours() -> None:
     assert (type(second.decision).__name__, second.outcome) == ("Rollback", "applied")
     assert server.running == configuration()
     assert (driver.reconfigurations, driver.loop.memory.failed_changes) == (2, 0), "it counts as a change"
+
+
+def test_the_last_window_tries_nothing() -> None:
+    """No window would judge it, and the end would take it back: two reloads for nothing."""
+    server = FakeServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, configuration(2))
+
+    record = driver.step(last=True)
+    driver.finish()
+
+    assert isinstance(record.decision, Hold)
+    assert server.running == configuration()
+    assert driver.reconfigurations == 0
+
+
+def test_the_last_window_takes_back_what_breaks_the_slo() -> None:
+    """And does what an operator has ordered; without leave to change anything it still says what it would."""
+    server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
+    driver, _ = drive(server, configuration(), configuration(2))
+    pinned, _ = drive(FakeServer(FakeClock(), lambda c: 0.02), orders=Book(pinned=configuration(8)))
+    dry, _ = drive(FakeServer(FakeClock(), lambda c: 0.02), configuration(2), apply=False)
+
+    driver.step()
+    driver.step()
+    assert server.running == configuration(2)
+    record = driver.step(last=True)
+
+    assert isinstance(record.decision, Rollback)
+    assert server.running == configuration()
+    assert pinned.step(last=True).outcome == "applied"
+    assert dry.step(last=True).outcome == "recommended"

@@ -304,13 +304,12 @@ class Worker:
 
     def _run_turns(self, driver: Driver, attachment: Attachment, target: int) -> None:
         """Take one turn after the other until stopped; then end as :meth:`_end` says."""
-        turn = driver.observe if self.config.mode == "observe" else driver.step
         self._phase = "running"
         try:
             while not self._done:
                 begun = attachment.clock.now()
                 try:
-                    record = turn()
+                    record = self._turn(driver)
                 except StorageError as error:  # the driver does nothing that it could not write down
                     self._say(f"this window is lost: {error}", note=False)
                     self._clock.sleep(FIRST_PAUSE)
@@ -326,6 +325,11 @@ class Worker:
                     self._clock.sleep(attachment.clock.now() - begun)
         finally:
             self._end(driver, target)
+
+    def _turn(self, driver: Driver) -> WindowRecord:
+        if self.config.mode == "observe":
+            return driver.observe()
+        return driver.step(last=self.turns + 1 == self._windows)
 
     def _observe_traffic(self, attachment: Attachment) -> None:
         """Read what a dispatcher did with the requests of each session, and advise on its pool."""

@@ -163,9 +163,31 @@ class Driver:
         while True:
             yield self.step()
 
-    def step(self) -> WindowRecord:
-        """Take one turn: measure a window, decide, apply."""
-        return self._turn(lambda window: self._decide(on.WindowEnded(self._clock.now(), window)))
+    def step(self, *, last: bool = False) -> WindowRecord:
+        """Take one turn: measure a window, decide, apply.
+
+        Args:
+            last: No window follows that could judge a change: only what must be done is done, such as a
+                rollback. `finish` then leaves the best configuration.
+        """
+
+        def judge(window: Measurement) -> Decision:
+            decision = self._decide(on.WindowEnded(self._clock.now(), window))
+            return self._without_trial(decision) if last else decision
+
+        return self._turn(judge)
+
+    def _without_trial(self, decision: Decision) -> Decision:
+        """Return a decision, or to hold where it would change the server for a window that never comes."""
+        trial = isinstance(decision, Apply) and not decision.restores and self.loop.orders.pinned is None
+        if not (trial and self._oversight.apply):
+            return decision
+        return Hold(reason="the last window: nothing is tried that none would judge")
+
+    def restored(self) -> None:
+        """Take note that somebody has put back what the server ran first."""
+        self.running = self.reconciler.original
+        self._journal.stands(self._state())
 
     def observe(self) -> WindowRecord:
         """Take one turn that leaves the server as it is."""
