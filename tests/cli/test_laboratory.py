@@ -16,6 +16,11 @@ import pytest
 
 from tests.command_line import Say
 from tuner.cli import main
+from tuner.cli.recommend import with_what_runs
+from tuner.envs.simulator.backend import triton_space
+from tuner.envs.simulator.server import ServerModel
+from tuner.errors import InvalidInput
+from tuner.knobs import Configuration, Grids
 from tuner.laboratory.comparison import Comparison
 
 SMALL = ("--env", "tuner/TritonCPU-v0", "--rate", "100", "--window", "500ms")
@@ -183,3 +188,28 @@ def test_training_starts_from_a_policy(tuner: Say, fails: Say, tmp_path: Path) -
     assert "is the policy to start from" in fails(*again, "cold")
     assert "brings its own, 'rrl'" in fails(*again, "third", "--agent", "rrl")
     assert "knob max_batch_size: the grid is" in fails("train", *SMALL, "--policy", "cold", "--out", "third")
+
+
+def test_what_runs_joins_the_grids_of_a_recommendation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compared as itself; a value that the server could not be set to stays outside."""
+
+    class Server:
+        def __init__(self, grids: Grids) -> None:
+            if 99.0 in grids["max_batch_size"]:
+                raise InvalidInput("knob max_batch_size", "99 is not between 1 and 64")
+            self.space = triton_space(ServerModel(table={1: 0.005}, cores=2.0, name="m"), grids)
+
+        def current(self) -> Configuration:
+            return Configuration(max_batch_size=runs, max_queue_delay=0.0, instances=1)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("tuner.adapters.connect", lambda _, grids: Server(grids))
+    given: Grids = {"max_batch_size": (1.0, 4.0), "max_in_flight": (8.0,)}
+
+    runs = 32.0
+    assert with_what_runs(given, "x") == {**given, "max_batch_size": (1.0, 4.0, 32.0)}
+    runs = 4.0
+    assert with_what_runs(given, "x") == given
+    runs = 99.0
+    assert with_what_runs(given, "x") == given

@@ -12,6 +12,7 @@ from tuner.agents import State
 from tuner.agents.rrl import RRL
 from tuner.agents.rrl.forms import form
 from tuner.control.decide.evidence import SPREAD
+from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, Role
 from tuner.laboratory.advice import advise
 from tuner.measurement import NOT_KNOWN
@@ -70,7 +71,7 @@ def test_a_policy_is_asked_by_its_own_load_levels(ratio: float) -> None:
         state = State(level=policy.levels.level(rate), configuration=one, rate=rate)
         for number in [one, four] * 3:
             policy.update(state, number, 0.3 if number == best else 3.0, state)
-    watched = measurement(0.020, rate=50.0)
+    watched = measurement(0.020, rate=50.0, running=configuration(4))
 
     advice = advise(SPACE, OBJECTIVE, configuration(4), [watched], agent=policy)
 
@@ -87,7 +88,7 @@ def test_a_policy_is_asked_for_the_neighbours_that_were_there(foreign: float, be
         state = State(level=policy.levels.level(200.0, foreign=share), configuration=one, rate=200.0)
         for number in [one, four] * 3:
             policy.update(state, number, 0.3 if number == cheap else 3.0, state)
-    watched = replace(measurement(0.020), foreign_share=foreign)
+    watched = replace(measurement(0.020, running=configuration(2)), foreign_share=foreign)
 
     advice = advise(SPACE, OBJECTIVE, configuration(2), [watched] * 3, agent=policy)
 
@@ -180,3 +181,28 @@ def test_that_nothing_keeps_the_slo_is_said_where_it_is_sure(slo: float, verdict
     assert advice.rows[1].expected > slo
     (said,) = [sentence for sentence in advice.reasons if "keep" in sentence]
     assert verdict in said
+
+
+def test_a_window_of_another_configuration_is_left_out() -> None:
+    """Somebody changed the server while it was watched: what it ran before says nothing of what it runs."""
+    before = [measurement(0.020), measurement(0.021)]
+    now = measurement(0.010, running=configuration(8))
+
+    advice = advise(SPACE, OBJECTIVE, configuration(8), [*before, now], agent=ScriptedAgent())
+
+    assert advice.rows[0].measured == pytest.approx(0.010)
+    with pytest.raises(InvalidInput, match="changed while it was watched"):
+        advise(SPACE, OBJECTIVE, configuration(8), before)
+
+
+def test_what_runs_outside_the_grids_is_shown_as_it_is() -> None:
+    """The nearest configuration of the grids would be another one."""
+    running = configuration(3, 0.0007)
+    agent = ScriptedAgent()
+    agent.learned = {SPACE.encode(SPACE.nearest(running)): 0.1}
+
+    advice = advise(SPACE, OBJECTIVE, running, [measurement(0.020, running=running)], agent=agent)
+
+    assert advice.rows[0].configuration == running
+    assert advice.change
+    assert advice.configuration == SPACE.nearest(running)

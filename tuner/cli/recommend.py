@@ -14,13 +14,13 @@ from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Setting
 
 if TYPE_CHECKING:
-    from tuner.knobs import KnobSpace
+    from tuner.knobs import Grids, KnobSpace
     from tuner.laboratory.advice import Advice, AdviceRow
     from tuner.measurement import Measurement
     from tuner.objective import Objective
     from tuner.profiler.attachment import Attachment
 
-__all__ = ["EXAMPLES", "recommend"]
+__all__ = ["EXAMPLES", "recommend", "with_what_runs"]
 
 EXAMPLES = """Example: [bold]tuner recommend triton://127.0.0.1:8001/resnet50 --slo p95=30ms[/bold]"""
 
@@ -56,6 +56,8 @@ def recommend(
         from tuner.agents.policy_file import grids_of
 
         setting = replace(setting, grids={**grids_of(policy), **setting.grids})
+    elif setting.grids:
+        setting = replace(setting, grids=with_what_runs(setting.grids, target))
     with attach_for(setting, target) as attachment:
         objective = setting.objective_on(attachment.host.cores)
         require_resource(attachment, objective.goal)
@@ -65,11 +67,37 @@ def recommend(
 
             agent = load_agent(policy, attachment.space, objective=objective, cores=attachment.cores)
         watched = _watch(attachment, setting.seconds, windows)
-        present = attachment.space.nearest(attachment.backend.current())
-        advice = advise(attachment.space, objective, present, watched, agent=agent)
+        running = attachment.backend.current()
+        advice = advise(attachment.space, objective, running, watched, agent=agent)
         _show(advice, attachment.space, objective)
         print_notes(make_console(), attachment.description.notes)
     store_json(out, advice.to_json())
+
+
+def with_what_runs(grids: Grids, target: str) -> Grids:
+    """Return grids that contain what the server runs, so that it is compared as itself with the others.
+
+    Args:
+        grids: Those that the user has chosen.
+        target: The server.
+    """
+    from contextlib import closing
+
+    from tuner.adapters import connect
+    from tuner.errors import InvalidInput
+    from tuner.profiler.load.in_flight import IN_FLIGHT
+
+    of_server = {name: grid for name, grid in grids.items() if name != IN_FLIGHT}
+    with closing(connect(target, of_server)) as backend:
+        running = backend.current()
+        if backend.space.covers(running):
+            return grids
+    wider = {name: tuple(sorted({*grid, running.get(name, grid[0])})) for name, grid in of_server.items()}
+    try:
+        connect(target, wider).close()
+    except InvalidInput:  # the server runs what it could not be set to
+        return grids
+    return {**grids, **wider}
 
 
 def _watch(attachment: Attachment, seconds: float, windows: int) -> list[Measurement]:

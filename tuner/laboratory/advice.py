@@ -11,6 +11,7 @@ import numpy as np
 from tuner.agents.agent import Agent, State
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide.evidence import SPREAD
+from tuner.control.decide.validation import LOOKS_BACK, implausible
 from tuner.duration import is_cut
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace, Role
@@ -94,16 +95,17 @@ def advise(
     Args:
         space: The knobs.
         objective: What is minimised, on the server's machine.
-        present: What the server runs.
-        watched: Windows in which it ran that.
+        present: What the server runs; it need not be one of the space's configurations.
+        watched: Windows; those in which it ran something else are left out.
         agent: A trained policy; without one the neural estimator recommends.
 
     Raises:
         InvalidInput: No window can be used.
     """
-    quiet = [m for m in watched if not m.disturbed]
+    problems = [_problem(space, objective, m, present) for m in watched]
+    quiet = [m for m, problem in zip(watched, problems, strict=True) if not problem]
     if not quiet:
-        why = "; ".join(sorted({reason for m in watched for reason in m.disturbed}))
+        why = "; ".join(sorted(set(problems)))
         raise InvalidInput("TARGET", f"no window could be used ({why})", "see --rate and --window")
     rate = float(np.median([m.arrival_rate for m in quiet]))
     now = AdviceRow(
@@ -118,18 +120,34 @@ def advise(
     return _from_estimator(space, objective, now, quiet, rate)
 
 
+def _problem(space: KnobSpace, objective: Objective, m: Measurement, present: Configuration) -> str:
+    """Return why a window says nothing about what runs; empty if it does."""
+    if m.disturbed:
+        return "; ".join(m.disturbed)
+    if not space.equal(m.configuration, present):
+        return (
+            f"in some the server ran {space.format(m.configuration)}, which was changed while it was watched"
+        )
+    if m.quantiles_mixed and objective.slo.statistic != "mean":
+        return LOOKS_BACK
+    return implausible(m) or ""
+
+
 def _from_policy(
     space: KnobSpace, now: AdviceRow, agent: Agent, quiet: Sequence[Measurement], rate: float
 ) -> Advice:
     levels: LoadLevels = getattr(agent, "levels", None) or LoadLevels()  # a policy may have its own grid
-    state = _state(levels, space.encode(now.configuration), quiet, rate)
+    running = space.encode(space.nearest(now.configuration))
+    state = _state(levels, running, quiet, rate)
     index = agent.best(state)
     costs = agent.costs(state.level)
     best = AdviceRow(name="policy", configuration=space.decode(index), cost=float(costs[index]))
     # Where the SLO's statistic was not measured, the policy says what the present configuration costs, too.
-    present = float(costs[space.encode(now.configuration)]) if math.isnan(now.cost) else now.cost
+    present = float(costs[running]) if math.isnan(now.cost) else now.cost
     elsewhere = math.isnan(best.cost)  # a load that it never met: it answers from the nearest
-    change = best.configuration != now.configuration and (elsewhere or best.cost < present * WORTH)
+    change = not space.equal(best.configuration, now.configuration) and (
+        elsewhere or best.cost < present * WORTH
+    )
     if not change:
         reason = "the policy would not change"
     elif elsewhere:
@@ -154,7 +172,7 @@ def _from_estimator(
     if not estimable(space, objective):
         knobs = ", ".join(space.names) or "none"
         return _nothing_known(now, rate, f"what its knobs ({knobs}) do is not known from other servers")
-    present = int(space.canonical[space.encode(now.configuration)])
+    present = int(space.canonical[space.encode(space.nearest(now.configuration))])
     belief = _belief(space, objective, present, quiet, rate)
     lasting = _belief(space, replace(objective, goal="latency", change_cost=0.0), present, quiet, rate)
     if belief is None or lasting is None:
@@ -236,7 +254,7 @@ def _belief(
 def _comparable(space: KnobSpace, present: Configuration) -> np.ndarray:
     """Return the configurations in which the knobs that the estimator does not know have their value."""
     others = [i for i, knob in enumerate(space.knobs) if knob.role is Role.OTHER]
-    here = space.coordinates[space.encode(present)]
+    here = space.coordinates[space.encode(space.nearest(present))]
     distinct = space.distinct
     return np.asarray(distinct[(space.coordinates[distinct][:, others] == here[others]).all(axis=1)])
 
