@@ -77,7 +77,8 @@ class RRLParameters(FormParameters):
     """The Gaussian process that predicts costs."""
     horizon: float = 25.0
     """Windows for which it counts at first what a window teaches, where a prior says what to expect. The more
-    there are, the more is explored. Without a prior ``smoothing.optimism`` says how much is."""
+    there are, the more is explored. Without a prior, and for the least use, ``smoothing.optimism`` says how
+    much is."""
     caution: float | None = None
     """Explore only configurations that keep the SLO with this many standard deviations to spare; None
     explores all."""

@@ -394,6 +394,24 @@ def test_the_first_step_is_no_gamble() -> None:
     assert broken.select(late) != default
 
 
+@pytest.mark.parametrize(("goal", "looks_ahead"), [("latency", True), ("strict", True), ("cpu", False)])
+def test_the_least_use_is_looked_for_by_optimism(goal: str, looks_ahead: bool) -> None:
+    """It is found where costs leap, and there a look ahead leaves the best out."""
+    objective = replace(OBJECTIVE, goal=goal)
+    agent, default = RRL(SPACE, objective=objective, synchronous=True), SPACE.encode(SPACE.default)
+    for _ in range(3):
+        agent.update(state(), default, 0.8, state())
+    assert isinstance(agent.perception, SmoothPerception)
+
+    values = agent.perception.values(state(), SPACE.distinct)
+
+    mean, deviation = agent.perception.smoother.predict(state(), SPACE.distinct)
+    explored = np.isfinite(values)
+    optimistic = np.exp(mean - deviation)[explored]
+    assert explored.sum() > 1
+    assert (values[explored] != pytest.approx(optimistic)) is looks_ahead
+
+
 def test_what_was_watched_is_saved(tmp_path: Path) -> None:
     """The agent expects the same afterwards, at every load."""
     agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
