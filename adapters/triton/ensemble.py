@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
@@ -39,16 +39,24 @@ def is_ensemble(config: Mapping[str, Any]) -> bool:
     return "ensemble_scheduling" in config
 
 
-def _steps(config: Mapping[str, Any]) -> list[str]:
-    """Return the models and ensembles that an ensemble names, in order."""
-    return [str(step.get("model_name", "")) for step in config.get("ensemble_scheduling", {}).get("step", [])]
+def _steps(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the models and ensembles that an ensemble names, in order, with their versions.
+
+    A version is empty where the server chooses it, which a step says by a number below 1.
+    """
+    steps = config.get("ensemble_scheduling", {}).get("step", [])
+    versions = [str(step.get("model_version", "")) for step in steps]
+    return [
+        (str(step.get("model_name", "")), version if version.strip("0").isdecimal() else "")
+        for step, version in zip(steps, versions, strict=True)
+    ]
 
 
 class EnsembleBackend:
     """An ensemble as one backend, with the knobs of its models.
 
     Args:
-        ensemble: The ensemble as one model; closed with this.
+        ensemble: The ensemble as one model; closed with this, and if this cannot be opened.
         grids: Grids in place of the default ones, by knob name (``MODEL.KNOB``).
         load_timeout: Longest wait for the ensemble to serve again after a change, s.
 
@@ -63,35 +71,42 @@ class EnsembleBackend:
         self._ensemble = ensemble
         self._timeout = load_timeout
         self._members: dict[str, TritonBackend] = {}
-        given, least = grids or {}, max(1, model_limit(ensemble.original))
         try:
-            for name in self._models(ensemble.original):
-                self._members[name] = self._open(name, dict(_own(name, given)), least)
+            self._open_all(grids or {})
         except BaseException:
             self.close()
             raise
+
+    def _open_all(self, given: Grids) -> None:
+        """Open the models, and make the space of their knobs."""
+        least = max(1, model_limit(self._ensemble.original))
+        for name, version in self._models(self._ensemble.original).items():
+            self._members[name] = self._open(name, version, dict(_own(name, given)), least)
         self.space = KnobSpace(
             _prefixed(name, knob) for name, member in self._members.items() for knob in member.space.knobs
         )
         for knob in given:
             if knob not in self.space.names:
-                self.close()
                 known = f"they have: {', '.join(self.space.names) or 'none'}"
                 raise InvalidInput(f"knob {knob}", "the ensemble's models have no such knob", known)
         self._busiest = max(self._members, key=lambda name: self._members[name].lifetime_compute)
 
-    def _models(self, config: Mapping[str, Any]) -> list[str]:
-        """Return the models of an ensemble, each once, in order; those of ensembles inside it included.
+    def _models(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """Return the models of an ensemble in order, those of ensembles inside it included.
+
+        Each has the version that the ensemble uses; empty if the server chooses, or if it uses several.
 
         Raises:
             AdapterError: They are none or too many, or the server cannot be asked.
         """
-        found: list[str] = []
+        found: dict[str, str] = {}
         seen: set[str] = set()
         waiting = _steps(config)
         while waiting:
-            name = waiting.pop(0)
+            name, version = waiting.pop(0)
             if name in seen:
+                if name in found and found[name] != version:
+                    found[name] = ""
                 continue
             seen.add(name)
             if len(seen) > MOST_MODELS:
@@ -100,12 +115,14 @@ class EnsembleBackend:
             if is_ensemble(inner):
                 waiting = _steps(inner) + waiting
             else:
-                found.append(name)
+                found[name] = version
         if not found:
             raise AdapterError("the ensemble is made of no models")
         return found
 
-    def _open(self, name: str, grids: dict[str, tuple[float, ...]], least: int) -> TritonBackend:
+    def _open(
+        self, name: str, version: str, grids: dict[str, tuple[float, ...]], least: int
+    ) -> TritonBackend:
         """Open a model of the ensemble; its grid has no batch limit below the ensemble's."""
         config = self._ensemble.config_of(name)
         if model_limit(config) > 1:
@@ -113,9 +130,8 @@ class EnsembleBackend:
             if low := [size for size in sizes if 1 < size < least]:
                 raise _too_small(name, low[0], least)
             grids = {**grids, MAX_BATCH_SIZE: sizes}
-        url = urlsplit(self._ensemble.describe().target)
         try:
-            return TritonBackend(urlunsplit(url._replace(path=f"/{quote(name)}")), grids)
+            return TritonBackend(_target_of(name, version, self._ensemble.describe().target), grids)
         except InvalidInput as error:
             if not error.setting.startswith("knob "):  # such as that the server does not serve the model
                 raise
@@ -238,6 +254,14 @@ class EnsembleBackend:
         """Close all connections. May be called twice."""
         for backend in (self._ensemble, *self._members.values()):
             backend.close()
+
+
+def _target_of(model: str, version: str, ensemble: str) -> str:
+    """Return the target of a model: the ensemble's own, but for the version, which is another model's."""
+    url = urlsplit(ensemble)
+    options = [pair for pair in parse_qsl(url.query, keep_blank_values=True) if pair[0] != "version"]
+    query = urlencode([*options, ("version", version)] if version else options, safe="/:")
+    return urlunsplit(url._replace(path=f"/{quote(model)}", query=query))
 
 
 def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
