@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -23,6 +24,7 @@ from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit, read_configuration
+from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_left_out
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
@@ -61,7 +63,7 @@ class EnsembleBackend:
         load_timeout: Longest wait for the ensemble to serve again after a change, s.
 
     Raises:
-        InvalidInput: A grid is for no knob of its models.
+        InvalidInput: A grid is for no knob of its models, or the grids are too many configurations.
         AdapterError: The server cannot be asked.
     """
 
@@ -79,17 +81,23 @@ class EnsembleBackend:
 
     def _open_all(self, given: Grids) -> None:
         """Open the models, and make the space of their knobs."""
+        check_given(given)
         least = max(1, model_limit(self._ensemble.original))
         for name, version in self._models(self._ensemble.original).items():
             self._members[name] = self._open(name, version, dict(_own(name, given)), least)
-        self.space = KnobSpace(
-            _prefixed(name, knob) for name, member in self._members.items() for knob in member.space.knobs
-        )
-        for knob in given:
-            if knob not in self.space.names:
-                known = f"they have: {', '.join(self.space.names) or 'none'}"
-                raise InvalidInput(f"knob {knob}", "the ensemble's models have no such knob", known)
-        self._busiest = max(self._members, key=lambda name: self._members[name].lifetime_compute)
+        knobs = {
+            name: [_prefixed(name, knob) for knob in member.space.knobs]
+            for name, member in self._members.items()
+        }
+        known = [knob.name for knob in chain(*knobs.values())]
+        for name in given:
+            if name not in known:
+                hint = f"they have: {', '.join(known) or 'none'}"
+                raise InvalidInput(f"knob {name}", "the ensemble's models have no such knob", hint)
+        busiest = sorted(self._members, key=lambda name: -self._members[name].lifetime_compute)
+        self._busiest = busiest[0]
+        self.space = KnobSpace(fitted(knobs, self.current(), given, busiest[::-1]))
+        self._left_out = what_was_left_out(knobs, self.space.knobs)
 
     def _models(self, config: Mapping[str, Any]) -> dict[str, str]:
         """Return the models of an ensemble in order, those of ensembles inside it included.
@@ -133,7 +141,7 @@ class EnsembleBackend:
         try:
             return TritonBackend(_target_of(name, version, self._ensemble.describe().target), grids)
         except InvalidInput as error:
-            if not error.setting.startswith("knob "):  # such as that the server does not serve the model
+            if not error.setting.startswith("knob"):  # such as that the server does not serve the model
                 raise
             raise _of_model(name, error) from None
 
@@ -144,7 +152,8 @@ class EnsembleBackend:
     def describe(self) -> Description:
         """Return who this is and what it can do."""
         described = self._ensemble.describe()
-        return replace(described, notes=(*described.notes, f"an ensemble of {', '.join(self._members)}"))
+        made_of = f"an ensemble of {', '.join(self._members)}"
+        return replace(described, notes=(*described.notes, made_of, *self._left_out))
 
     def current(self) -> Configuration:
         """Read from the server what its models run."""
@@ -296,7 +305,10 @@ def _prefixed(model: str, knob: Knob) -> Knob:
 
 def _of_model(model: str, error: InvalidInput) -> InvalidInput:
     """Return the error with the knob's name as it is in the ensemble."""
-    setting = error.setting.replace("knob ", f"knob {model}.", 1)
+    if error.setting == "knobs":  # one model has too many
+        setting = f"knobs of {model}"
+    else:
+        setting = error.setting.replace("knob ", f"knob {model}.", 1)
     return InvalidInput(setting, str(error).removeprefix(f"{error.setting}: "))
 
 

@@ -9,10 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.builders import SPACE
+from tuner.adapters.backend import Description
 from tuner.adapters.triton import ensemble
 from tuner.adapters.triton.ensemble import EnsembleBackend
+from tuner.adapters.triton.knobs import knob_space
 from tuner.errors import InvalidInput
-from tuner.knobs import Grids
+from tuner.knobs import MAX_SIZE, Grids
 
 Step = tuple[str, int]
 
@@ -29,6 +31,7 @@ class Server:
     def __init__(self, target: str, **configs: dict[str, Any]) -> None:
         self.target, self.configs = target, configs
         self.knobs = SPACE.knobs[:1]
+        self.compute: dict[str, float] = {}
         self.opened: dict[str, str] = {}
         self.closed: set[str] = set()
 
@@ -43,10 +46,17 @@ class Server:
         return SimpleNamespace(
             original=self.configs.get(name, {}),
             space=SimpleNamespace(knobs=self.knobs),
-            lifetime_compute=0.0,
+            lifetime_compute=self.compute.get(name, 0.0),
+            current=dict,
             config_of=lambda model: self.configs.get(model, {}),
-            describe=lambda: SimpleNamespace(target=self.target),
+            describe=self.describe,
             close=lambda: self.closed.add(name),
+        )
+
+    def describe(self) -> Description:
+        """Say who this is, as the ensemble does."""
+        return Description(
+            target=self.target, server="triton", version="2", model="pipe", writable=True, quantiles=False
         )
 
     def versions(self) -> dict[str, list[str]]:
@@ -93,3 +103,60 @@ def test_what_cannot_be_opened_is_closed(twice: int, monkeypatch: pytest.MonkeyP
         opened(server, monkeypatch, {"p.colour": (1.0,)})
 
     assert server.closed == {"pipe", "p", "q"}
+
+
+def test_ordinary_models_make_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are; what was left out is said, and how to choose."""
+    names = [f"m{number}" for number in range(8)]
+    server = Server("triton://h:8001/pipe", pipe=composed(*[(name, -1) for name in names]))
+    server.knobs = knob_space({"max_batch_size": 64, "instance_group": [{"count": 1}]}, {}, cores=8).knobs
+    server.compute = {"m5": 9.0}
+
+    backend = opened(server, monkeypatch)
+
+    assert backend.space.size <= MAX_SIZE
+    assert [name.partition(".")[0] for name in backend.space.names] == [
+        name for name in names for _ in range(3)
+    ]
+    turned = {knob.name.partition(".")[0] for knob in backend.space.knobs if len(knob.grid) > 1}
+    assert turned == {"m5", "m0", "m1", "m2"}  # that computes most, and of those alike the first
+    (note,) = [note for note in backend.describe().notes if "left out" in note]
+    assert "m0.max_batch_size 2 4 16, m0.max_queue_delay 1ms 2ms 10ms, m0.instances 2, m1." in note
+    assert "what computes least keeps what it runs: m3, m4, m6, m7;" in note
+    assert "--knob MODEL.KNOB=" in note
+
+
+def test_two_models_keep_their_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left out where all fits, and nothing is said."""
+    server = Server("triton://h:8001/pipe", pipe=composed(("p", -1), ("q", -1)))
+    server.knobs = SPACE.knobs
+
+    backend = opened(server, monkeypatch)
+
+    assert [knob.grid for knob in backend.space.knobs] == [knob.grid for knob in SPACE.knobs] * 2
+    assert backend.describe().notes == ("an ensemble of p, q",)
+
+
+def test_grids_of_the_operators_that_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are named, before any model is opened."""
+    server = Server("triton://h:8001/pipe", pipe=composed(("p", -1), ("q", -1)))
+    many = tuple(map(float, range(1001)))
+
+    with pytest.raises(InvalidInput, match=r"^knobs p\.a, q\.b: their grids have 1002001 combinations"):
+        opened(server, monkeypatch, {"p.a": many, "q.b": many, "q.c": (1.0,)})
+
+    assert server.opened == {}
+    assert server.closed == {"pipe"}
+
+
+def test_too_many_for_one_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which."""
+    server = Server("triton://h:8001/pipe", pipe=composed(("p", -1)))
+
+    def refuse(*_: Any) -> None:
+        raise InvalidInput("knobs", "1400000 configurations are more than 1000000", "use coarser grids")
+
+    monkeypatch.setattr(server, "open", refuse)
+
+    with pytest.raises(InvalidInput, match=r"^knobs of p: 1400000 configurations"):
+        opened(server, monkeypatch)
