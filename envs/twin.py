@@ -11,7 +11,8 @@ delay           max_queue_delay       0
 parallelism     instances             what the server is known to do by itself, else 1
 ==============  ====================  ============================================
 
-A parallelism of 0 stands for as many as there are cores. Knobs with another role have no effect on the twin.
+A parallelism of 0 stands for as many as there are cores. A delay beyond the longest of a simulated server is
+simulated as that. Knobs with another role have no effect on the twin.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from tuner.adapters import ApplyReport, Counters, Description
+from tuner.adapters.live.knobs import LONGEST_DELAY
 from tuner.envs.serving import Levels, Plant, ServingEnv
 from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, MOST_INSTANCES, SimulatedTriton
 from tuner.envs.simulator.server import ServerModel
@@ -56,7 +58,7 @@ def as_simulated(space: KnobSpace, configuration: Mapping[str, float], cores: fl
     return Configuration(
         {
             MAX_BATCH: batch,
-            DELAY: space.value_of(Role.DELAY, configuration) or 0.0,
+            DELAY: min(space.value_of(Role.DELAY, configuration) or 0.0, LONGEST_DELAY),
             INSTANCES: 1.0 if parallel is None else min(parallel or max(int(cores), 1), MOST_INSTANCES),
         }
     )

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tuner.duration import format_duration, format_latency, format_ms
+from tuner.duration import format_duration, format_latency, format_ms, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,20 @@ def test_a_latency_that_was_cut_off_is_a_lower_bound(
     """It may be far more than the window could show: two digits, rounded down."""
     assert format_latency(latency, cut_off) == text
     assert format_ms(latency * 1e3, cut_off * 1e3) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("100ns", 1e-7),
+        (" 1500ns ", 1.5e-6),
+        ("0.5us", 5e-7),
+        ("500us", 0.0005),
+        ("3µs", 3e-6),
+        ("2ms", 0.002),
+        ("1m30s", 90.0),
+    ],
+)
+def test_small_durations_are_not_rounded(text: str, seconds: float) -> None:
+    """What cannot have them says so; it would not know of a 0 that it was something else."""
+    assert parse_duration(text, "--knob") == seconds

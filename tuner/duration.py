@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 from tuner.errors import InvalidInput
 
 __all__ = ["format_duration", "format_latency", "format_ms", "is_cut", "parse_duration"]
+
+SMALL = {"ns": 1e9, "us": 1e6, "µs": 1e6, "μs": 1e6}
+"""Units of a microsecond or less, and how many are a second; micro is its sign or the letter mu."""
 
 
 def parse_duration(text: str, setting: str) -> float:
@@ -26,6 +30,8 @@ def parse_duration(text: str, setting: str) -> float:
 
     try:
         seconds = float(durationpy.from_str(text.strip()).total_seconds())
+        if small := re.fullmatch(rf"([\d.]+)({'|'.join(SMALL)})", text.strip()):
+            seconds = float(small[1]) / SMALL[small[2]]  # durationpy rounds to microseconds: 100ns would be 0
     except (durationpy.DurationError, ValueError, OverflowError, IndexError):
         raise InvalidInput(setting, f"'{text}' is not a duration", "write it like 30ms, 1.5s or 2m") from None
     if not math.isfinite(seconds) or seconds < 0:

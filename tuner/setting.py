@@ -18,6 +18,7 @@ from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
 from tuner.objective import Objective
 from tuner.option import option, options_of, part
+from tuner.printable import one_line
 
 if TYPE_CHECKING:
     from tuner.workload import Workload
@@ -39,6 +40,8 @@ WINDOW = 5.0
 """Length of a window on a live server, s, unless a setting says otherwise: it suits most servers."""
 SHORTEST, LONGEST = 0.2, 600.0
 """Windows that a live server can be measured in, s."""
+LONGEST_SIZE = 18
+"""Digits of a dimension of an input: more would not fit the servers' 64 bits."""
 
 
 def parse_grids(texts: list[str], name: str = "--knob") -> dict[str, tuple[float, ...]]:
@@ -73,13 +76,19 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, equals, rest = text.partition("=")
-        sizes = [part.strip() for part in rest.split(",")]
-        if not (name and equals and all(size.isdecimal() and int(size) > 0 for size in sizes)):
-            raise InvalidInput("--shape", f"'{text}' is not a shape", "write INPUT=D,D, like image=224,224,3")
+        name, sizes = name.strip(), [part.strip() for part in rest.split(",")]
+        if not (name and equals and all(map(_is_size, sizes))):
+            problem = f"'{one_line(text, 80)}' is not a shape"
+            raise InvalidInput("--shape", problem, "write INPUT=D,D, like image=224,224,3")
         if name in found:
             raise InvalidInput(f"--shape {name}", "given twice", "give one shape for each input")
         found[name] = tuple(int(size) for size in sizes)
     return found
+
+
+def _is_size(text: str) -> bool:
+    """Whether this is a dimension that an input can have. Python reads no number of thousands of digits."""
+    return text.isdecimal() and len(text) <= LONGEST_SIZE and int(text) > 0
 
 
 def parse_window(text: str, name: str = "--window") -> float:

@@ -9,8 +9,12 @@ from typing import Any
 from tuner.adapters.connection.address import Option, checked_port, grpc_address, parse_address
 from tuner.adapters.connection.security import SECURITY, Security, parse_security
 from tuner.errors import InvalidInput
+from tuner.printable import one_line
 
 __all__ = ["LiveTarget", "TargetForm", "parse_live_target", "port_option"]
+
+LONGEST_PORT = 18
+"""Digits of a port, far beyond the largest: Python reads no number of thousands of digits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,6 +102,6 @@ def port_option(name: str, text: str, form: TargetForm, fix: str) -> int:
     Raises:
         InvalidInput: It is no port.
     """
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidInput("TARGET", f"{name}='{text}' is not a port", fix)
+    if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_PORT):
+        raise InvalidInput("TARGET", f"{name}='{one_line(text, 40)}' is not a port", fix)
     return checked_port(int(text), f"{name}=", form.hint)

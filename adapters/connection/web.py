@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from tuner.adapters.connection.credentials import is_loopback
+from tuner.errors import InvalidInput
 
 __all__ = ["HTTP_PORTS", "TooLarge", "WebAnswer", "get", "proxy_for"]
 
@@ -110,12 +111,31 @@ def proxy_for(url: SplitResult) -> SplitResult | None:
     """Return the proxy that the environment names for an address, None if it is to be asked directly.
 
     This machine is never reached through a proxy: what is sent to it is not meant for anybody else.
+
+    Raises:
+        InvalidInput: What the environment names is no proxy that can be asked over HTTP.
     """
     host = url.hostname or ""
     named = getproxies().get(url.scheme)
     if not named or is_loopback(host) or proxy_bypass(host):
         return None
-    return urlsplit(named if "://" in named else f"http://{named}")
+    return _read_proxy(named, f"environment variable {url.scheme}_proxy")
+
+
+def _read_proxy(text: str, setting: str) -> SplitResult:
+    """Read the address of a proxy. Errors do not repeat it: it may hold a password."""
+    try:
+        proxy = urlsplit(text if "://" in text else f"http://{text}")
+        usable = bool(proxy.hostname) and proxy.port != 0
+    except ValueError:  # no number as a port, or an unfinished bracket
+        usable = False
+    if not usable:
+        raise InvalidInput(setting, "is not the address of a proxy", "write http://HOST:PORT")
+    if proxy.scheme != "http":
+        # What a user keeps from the network by https:// would be sent to the proxy in the clear.
+        problem = f"a proxy that is reached by {proxy.scheme}:// cannot be used"
+        raise InvalidInput(setting, problem, "name one that is reached by http://, or set no_proxy")
+    return proxy
 
 
 def _received(answer: http.client.HTTPResponse, largest: int) -> WebAnswer:

@@ -11,6 +11,8 @@ from tuner.knobs import ApplyCost, Knob, KnobSpace, Role
 __all__ = [
     "BATCH_GRID",
     "DELAY_GRID",
+    "LONGEST_DELAY",
+    "MICROSECOND",
     "KnobKind",
     "batch_grid",
     "batch_kind",
@@ -22,6 +24,11 @@ __all__ = [
 BATCH_GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 DELAY_GRID = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02)
 LONGEST_DELAY = 1.0
+"""Of a batch that waits for more requests, s, on live and on simulated servers."""
+MICROSECOND = 1e-6
+"""In which Triton and TensorFlow Serving count delays, s."""
+STEP_ROUNDING = 1e-3
+"""Part of a step by which a value may miss a whole number of them: floats cannot say every microsecond."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +41,8 @@ class KnobKind:
     """What to tell a user whose value is outside these bounds."""
     whole: bool = True
     """Whether it takes whole numbers only."""
+    step: float = 0.0
+    """The server counts in whole numbers of this and would round anything else; 0 if it does not count."""
     default: float | None = None
     """What the server does when nobody sets it; None if that depends on the model."""
     apply_cost: ApplyCost = ApplyCost.RELOAD
@@ -53,6 +62,10 @@ class KnobKind:
             raise InvalidInput(f"knob {name}", problem, self.hint)
         if self.whole and value != int(value):
             raise InvalidInput(f"knob {name}", f"{value:g} is not a whole number")
+        # What a server rounds it reads back as another value, which then looks like somebody else's change.
+        if self.step and abs(value / self.step - round(value / self.step)) > STEP_ROUNDING:
+            problem = f"{value:g} {self.unit} is not a multiple of {self.step:g} {self.unit}"
+            raise InvalidInput(f"knob {name}", problem, "the server would round it")
 
     def knob(self, name: str, grid: tuple[float, ...]) -> Knob:
         """Make the knob with this name and grid.

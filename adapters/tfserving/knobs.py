@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tuner.adapters.live.knobs import DELAY_GRID, KnobKind, batch_grid, batch_kind, containing, delay_kind
+from tuner.adapters.live.knobs import (
+    DELAY_GRID,
+    MICROSECOND,
+    KnobKind,
+    batch_grid,
+    batch_kind,
+    containing,
+    delay_kind,
+)
 from tuner.adapters.tfserving.batching import ALLOWED, ENQUEUED, MAX_BATCH_SIZE, TIMEOUT, VERSION_KNOBS
 from tuner.adapters.tfserving.restart_command import BATCH_THREADS, RESTART_KNOBS
 from tuner.errors import InvalidInput
@@ -83,7 +92,7 @@ def kind_of(name: str, limit: int) -> KnobKind:
     if name == MAX_BATCH_SIZE:
         return batch_kind(limit)
     if name == TIMEOUT:
-        return delay_kind(MAX_BATCH_SIZE)
+        return replace(delay_kind(MAX_BATCH_SIZE), step=MICROSECOND)
     if name == ENQUEUED:
         return KnobKind(least=0, most=MOST_ENQUEUED, default=0.0, idle_when=unbatched)
     if name == ALLOWED:

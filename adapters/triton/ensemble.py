@@ -13,8 +13,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
@@ -23,6 +24,7 @@ from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit, read_configuration
+from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_left_out
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
@@ -39,21 +41,29 @@ def is_ensemble(config: Mapping[str, Any]) -> bool:
     return "ensemble_scheduling" in config
 
 
-def _steps(config: Mapping[str, Any]) -> list[str]:
-    """Return the models and ensembles that an ensemble names, in order."""
-    return [str(step.get("model_name", "")) for step in config.get("ensemble_scheduling", {}).get("step", [])]
+def _steps(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the models and ensembles that an ensemble names, in order, with their versions.
+
+    A version is empty where the server chooses it, which a step says by a number below 1.
+    """
+    steps = config.get("ensemble_scheduling", {}).get("step", [])
+    versions = [str(step.get("model_version", "")) for step in steps]
+    return [
+        (str(step.get("model_name", "")), version if version.strip("0").isdecimal() else "")
+        for step, version in zip(steps, versions, strict=True)
+    ]
 
 
 class EnsembleBackend:
     """An ensemble as one backend, with the knobs of its models.
 
     Args:
-        ensemble: The ensemble as one model; closed with this.
+        ensemble: The ensemble as one model; closed with this, and if this cannot be opened.
         grids: Grids in place of the default ones, by knob name (``MODEL.KNOB``).
         load_timeout: Longest wait for the ensemble to serve again after a change, s.
 
     Raises:
-        InvalidInput: A grid is for no knob of its models.
+        InvalidInput: A grid is for no knob of its models, or the grids are too many configurations.
         AdapterError: The server cannot be asked.
     """
 
@@ -63,35 +73,48 @@ class EnsembleBackend:
         self._ensemble = ensemble
         self._timeout = load_timeout
         self._members: dict[str, TritonBackend] = {}
-        given, least = grids or {}, max(1, model_limit(ensemble.original))
         try:
-            for name in self._models(ensemble.original):
-                self._members[name] = self._open(name, dict(_own(name, given)), least)
+            self._open_all(grids or {})
         except BaseException:
             self.close()
             raise
-        self.space = KnobSpace(
-            _prefixed(name, knob) for name, member in self._members.items() for knob in member.space.knobs
-        )
-        for knob in given:
-            if knob not in self.space.names:
-                self.close()
-                known = f"they have: {', '.join(self.space.names) or 'none'}"
-                raise InvalidInput(f"knob {knob}", "the ensemble's models have no such knob", known)
-        self._busiest = max(self._members, key=lambda name: self._members[name].lifetime_compute)
 
-    def _models(self, config: Mapping[str, Any]) -> list[str]:
-        """Return the models of an ensemble, each once, in order; those of ensembles inside it included.
+    def _open_all(self, given: Grids) -> None:
+        """Open the models, and make the space of their knobs."""
+        check_given(given)
+        least = max(1, model_limit(self._ensemble.original))
+        for name, version in self._models(self._ensemble.original).items():
+            self._members[name] = self._open(name, version, dict(_own(name, given)), least)
+        knobs = {
+            name: [_prefixed(name, knob) for knob in member.space.knobs]
+            for name, member in self._members.items()
+        }
+        known = [knob.name for knob in chain(*knobs.values())]
+        for name in given:
+            if name not in known:
+                hint = f"they have: {', '.join(known) or 'none'}"
+                raise InvalidInput(f"knob {name}", "the ensemble's models have no such knob", hint)
+        busiest = sorted(self._members, key=lambda name: -self._members[name].lifetime_compute)
+        self._busiest = busiest[0]
+        self.space = KnobSpace(fitted(knobs, self.current(), given, busiest[::-1]))
+        self._left_out = what_was_left_out(knobs, self.space.knobs)
+
+    def _models(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """Return the models of an ensemble in order, those of ensembles inside it included.
+
+        Each has the version that the ensemble uses; empty if the server chooses, or if it uses several.
 
         Raises:
             AdapterError: They are none or too many, or the server cannot be asked.
         """
-        found: list[str] = []
+        found: dict[str, str] = {}
         seen: set[str] = set()
         waiting = _steps(config)
         while waiting:
-            name = waiting.pop(0)
+            name, version = waiting.pop(0)
             if name in seen:
+                if name in found and found[name] != version:
+                    found[name] = ""
                 continue
             seen.add(name)
             if len(seen) > MOST_MODELS:
@@ -100,12 +123,14 @@ class EnsembleBackend:
             if is_ensemble(inner):
                 waiting = _steps(inner) + waiting
             else:
-                found.append(name)
+                found[name] = version
         if not found:
             raise AdapterError("the ensemble is made of no models")
         return found
 
-    def _open(self, name: str, grids: dict[str, tuple[float, ...]], least: int) -> TritonBackend:
+    def _open(
+        self, name: str, version: str, grids: dict[str, tuple[float, ...]], least: int
+    ) -> TritonBackend:
         """Open a model of the ensemble; its grid has no batch limit below the ensemble's."""
         config = self._ensemble.config_of(name)
         if model_limit(config) > 1:
@@ -113,11 +138,10 @@ class EnsembleBackend:
             if low := [size for size in sizes if 1 < size < least]:
                 raise _too_small(name, low[0], least)
             grids = {**grids, MAX_BATCH_SIZE: sizes}
-        url = urlsplit(self._ensemble.describe().target)
         try:
-            return TritonBackend(urlunsplit(url._replace(path=f"/{quote(name)}")), grids)
+            return TritonBackend(_target_of(name, version, self._ensemble.describe().target), grids)
         except InvalidInput as error:
-            if not error.setting.startswith("knob "):  # such as that the server does not serve the model
+            if not error.setting.startswith("knob"):  # such as that the server does not serve the model
                 raise
             raise _of_model(name, error) from None
 
@@ -128,7 +152,8 @@ class EnsembleBackend:
     def describe(self) -> Description:
         """Return who this is and what it can do."""
         described = self._ensemble.describe()
-        return replace(described, notes=(*described.notes, f"an ensemble of {', '.join(self._members)}"))
+        made_of = f"an ensemble of {', '.join(self._members)}"
+        return replace(described, notes=(*described.notes, made_of, *self._left_out))
 
     def current(self) -> Configuration:
         """Read from the server what its models run."""
@@ -240,6 +265,14 @@ class EnsembleBackend:
             backend.close()
 
 
+def _target_of(model: str, version: str, ensemble: str) -> str:
+    """Return the target of a model: the ensemble's own, but for the version, which is another model's."""
+    url = urlsplit(ensemble)
+    options = [pair for pair in parse_qsl(url.query, keep_blank_values=True) if pair[0] != "version"]
+    query = urlencode([*options, ("version", version)] if version else options, safe="/:")
+    return urlunsplit(url._replace(path=f"/{quote(model)}", query=query))
+
+
 def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
     """Return the default grid of a model's batch limit, which contains what runs and the model's own limit.
 
@@ -272,7 +305,10 @@ def _prefixed(model: str, knob: Knob) -> Knob:
 
 def _of_model(model: str, error: InvalidInput) -> InvalidInput:
     """Return the error with the knob's name as it is in the ensemble."""
-    setting = error.setting.replace("knob ", f"knob {model}.", 1)
+    if error.setting == "knobs":  # one model has too many
+        setting = f"knobs of {model}"
+    else:
+        setting = error.setting.replace("knob ", f"knob {model}.", 1)
     return InvalidInput(setting, str(error).removeprefix(f"{error.setting}: "))
 
 

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tuner.adapters.live.knobs import DELAY_GRID, KnobKind, batch_grid, batch_kind, containing, delay_kind
+from tuner.adapters.live.knobs import (
+    DELAY_GRID,
+    MICROSECOND,
+    KnobKind,
+    batch_grid,
+    batch_kind,
+    containing,
+    delay_kind,
+)
 from tuner.adapters.triton.configuration import (
     DELAY,
     INSTANCES,
@@ -82,7 +90,7 @@ def kind_of(name: str, limit: int) -> KnobKind:
     if name == MAX_BATCH_SIZE:
         return batch_kind(limit, "the model's own max_batch_size is the limit")
     if name == DELAY:
-        return delay_kind(MAX_BATCH_SIZE)
+        return replace(delay_kind(MAX_BATCH_SIZE), step=MICROSECOND)
     # Changing instances is a reload, too: configuration.py says why not in place. One group of several has no
     # role, because it is not all of the server's parallelism.
     if name == INSTANCES:

@@ -17,6 +17,7 @@ import pytest
 from tests.adapters.certificates import make_certificates
 from tests.adapters.connection.hostile_server import endless, hostile
 from tuner.adapters.connection.web import TooLarge, WebAnswer, get, proxy_for
+from tuner.errors import InvalidInput
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -159,6 +160,29 @@ def test_this_machine_is_never_reached_through_a_proxy(monkeypatch: pytest.Monke
     assert proxy_for(urlsplit("http://inside:9090")) is None
     assert proxy_for(urlsplit("https://far")) is None
     assert proxy_for(urlsplit("http://far")).hostname == "proxy"
+
+
+@pytest.mark.parametrize(
+    ("proxy", "problem"),
+    [
+        ("http://me:secret@p:abc", "is not the address of a proxy; write http://HOST:PORT"),
+        ("p:70000", "is not the address of a proxy"),
+        ("p:0", "is not the address of a proxy"),
+        ("http://", "is not the address of a proxy"),
+        ("http://[::1", "is not the address of a proxy"),
+        ("https://me:secret@p:3128", "a proxy that is reached by https:// cannot be used"),
+        ("socks5://p:1080", "a proxy that is reached by socks5:// cannot be used"),
+    ],
+)
+def test_a_proxy_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, proxy: str, problem: str) -> None:
+    """It is a mistake of the environment, whose variable is named; a password in it is not repeated."""
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    with pytest.raises(InvalidInput, match=f"^environment variable http_proxy: {problem}") as caught:
+        proxy_for(urlsplit("http://far:9090"))
+
+    assert "secret" not in str(caught.value)
 
 
 def test_a_proxy_in_the_clear() -> None:

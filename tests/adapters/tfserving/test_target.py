@@ -130,6 +130,7 @@ def test_further_knobs_by_name() -> None:
         ({"instances": (1.0,)}, {}, "the knobs are max_batch_size, batch_timeout"),
         ({"max_batch_size": (1.0, 128.0)}, {"limit": 64}, "between 1 and 64"),
         ({"batch_timeout": (2.0,)}, {}, "like 2ms"),
+        ({"batch_timeout": (0.0, 1.5e-6)}, {}, "not a multiple of 1e-06 s"),
         ({"allowed_batch_sizes": (15.0,)}, {}, "how many"),
         ({"max_batch_size": (1.5,)}, {}, "whole number"),
     ],

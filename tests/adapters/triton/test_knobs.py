@@ -141,6 +141,8 @@ def test_given_grids_replace_and_add() -> None:
         ("max_queue_delay", (0.0, 5.0)),
         ("max_queue_delay", (-0.001, 0.0)),
         ("max_queue_delay", (float("nan"),)),
+        ("max_queue_delay", (0.0, 1e-7)),
+        ("max_queue_delay", (0.0, 1.5e-6)),
         ("instances", (0.0, 1.0)),
         ("instances", (1.0, 1000.0)),
         ("parameters.threads", (1.5,)),
@@ -163,3 +165,22 @@ def test_check_takes_values_between_grid_points() -> None:
         space.default.replace(max_batch_size=64, max_queue_delay=0.0005),
         lambda name: kind_of(name, 64),
     )
+
+
+@given(st.integers(0, 1_000_000))
+def test_delays_are_whole_microseconds(delay: int) -> None:
+    """Triton counts in them; it would round anything else, and run another value than it was given."""
+    kind = kind_of("max_queue_delay", 64)
+
+    kind.check("max_queue_delay", delay / 1e6)
+    kind.check("max_queue_delay", delay * 1e-6 if delay < 1_000_000 else 1.0)  # as other sums come out
+    with pytest.raises(InvalidInput, match="s is not a multiple of 1e-06 s; the server would round it"):
+        kind.check("max_queue_delay", (delay - 0.5 if delay else 0.1) / 1e6)
+
+
+def test_delays_that_are_applied_are_whole_microseconds_too() -> None:
+    """Also those that are on no grid, such as an operator's pin."""
+    space = knob_space(MODEL, {}, cores=2)
+
+    with pytest.raises(InvalidInput, match="knob max_queue_delay: 1e-07 s is not a multiple of 1e-06 s"):
+        check(space, space.default.replace(max_queue_delay=1e-7), lambda name: kind_of(name, 64))

@@ -52,6 +52,7 @@ def test_address_of_ip_version_6() -> None:
         "triton://host/m?metrics=",
         "triton://host/m?metrics=-1",
         "triton://host/m?metrics=99999",
+        f"triton://host/m?metrics={'9' * 5000}",
         "triton://host/m?metrics=8002&metrics=8003",
         "triton://host/m?matrics=8002",
         "triton://host/m?version=x",

@@ -1,0 +1,162 @@
+"""What opening an ensemble opens and, if that fails, closes; with models that are made up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.builders import SPACE
+from tuner.adapters.backend import Description
+from tuner.adapters.triton import ensemble
+from tuner.adapters.triton.ensemble import EnsembleBackend
+from tuner.adapters.triton.knobs import knob_space
+from tuner.errors import InvalidInput
+from tuner.knobs import MAX_SIZE, Grids
+
+Step = tuple[str, int]
+
+
+def composed(*steps: Step) -> dict[str, Any]:
+    """Return the configuration of an ensemble of models and their versions, as a server returns it."""
+    step = [{"model_name": name, "model_version": str(version)} for name, version in steps]
+    return {"ensemble_scheduling": {"step": step}}
+
+
+class Server:
+    """Models by name, and what was opened and closed of them."""
+
+    def __init__(self, target: str, **configs: dict[str, Any]) -> None:
+        self.target, self.configs = target, configs
+        self.knobs = SPACE.knobs[:1]
+        self.compute: dict[str, float] = {}
+        self.opened: dict[str, str] = {}
+        self.closed: set[str] = set()
+
+    def open(self, target: str, _: Grids) -> Any:
+        """Open a model in place of the adapter."""
+        name = urlsplit(target).path.strip("/")
+        self.opened[name] = target
+        return self.model(name)
+
+    def model(self, name: str) -> Any:
+        """Return a model, or the ensemble."""
+        return SimpleNamespace(
+            original=self.configs.get(name, {}),
+            space=SimpleNamespace(knobs=self.knobs),
+            lifetime_compute=self.compute.get(name, 0.0),
+            current=dict,
+            config_of=lambda model: self.configs.get(model, {}),
+            describe=self.describe,
+            close=lambda: self.closed.add(name),
+        )
+
+    def describe(self) -> Description:
+        """Say who this is, as the ensemble does."""
+        return Description(
+            target=self.target, server="triton", version="2", model="pipe", writable=True, quantiles=False
+        )
+
+    def versions(self) -> dict[str, list[str]]:
+        """Return the versions that the opened models were asked for."""
+        return {
+            name: parse_qs(urlsplit(target).query).get("version", []) for name, target in self.opened.items()
+        }
+
+
+def opened(server: Server, monkeypatch: pytest.MonkeyPatch, grids: Grids | None = None) -> EnsembleBackend:
+    monkeypatch.setattr(ensemble, "TritonBackend", server.open)
+    return EnsembleBackend(server.model("pipe"), grids)
+
+
+def test_models_are_reached_as_the_ensemble_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its options, but for the version, which is its own and no model's."""
+    server = Server("triton://h:8001/pipe?version=2&ca=/etc/ca.crt&metrics=off", pipe=composed(("p", -1)))
+
+    opened(server, monkeypatch)
+
+    assert server.opened == {"p": "triton://h:8001/p?ca=/etc/ca.crt&metrics=off"}
+
+
+def test_a_model_has_the_version_that_the_ensemble_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is several, or the server's choice, the model is seen as a whole."""
+    server = Server(
+        "triton://h:8001/pipe?version=7",
+        pipe=composed(("p", 3), ("q", 1), ("r", 1), ("r", 1), ("inner", 5), ("s", 0)),
+        inner=composed(("q", 2), ("t", 10)),
+    )
+
+    opened(server, monkeypatch)
+
+    assert server.versions() == {"p": ["3"], "q": [], "r": ["1"], "s": [], "t": ["10"]}
+
+
+@pytest.mark.parametrize("twice", [1, 2])
+def test_what_cannot_be_opened_is_closed(twice: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ensemble and its models, if a grid is for no knob of theirs and if their knobs make no space."""
+    server = Server("triton://h:8001/pipe", pipe=composed(("p", -1), ("q", -1)))
+    server.knobs *= twice
+
+    with pytest.raises(InvalidInput, match="knob"):
+        opened(server, monkeypatch, {"p.colour": (1.0,)})
+
+    assert server.closed == {"pipe", "p", "q"}
+
+
+def test_ordinary_models_make_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are; what was left out is said, and how to choose."""
+    names = [f"m{number}" for number in range(8)]
+    server = Server("triton://h:8001/pipe", pipe=composed(*[(name, -1) for name in names]))
+    server.knobs = knob_space({"max_batch_size": 64, "instance_group": [{"count": 1}]}, {}, cores=8).knobs
+    server.compute = {"m5": 9.0}
+
+    backend = opened(server, monkeypatch)
+
+    assert backend.space.size <= MAX_SIZE
+    assert [name.partition(".")[0] for name in backend.space.names] == [
+        name for name in names for _ in range(3)
+    ]
+    turned = {knob.name.partition(".")[0] for knob in backend.space.knobs if len(knob.grid) > 1}
+    assert turned == {"m5", "m0", "m1", "m2"}  # that computes most, and of those alike the first
+    (note,) = [note for note in backend.describe().notes if "left out" in note]
+    assert "m0.max_batch_size 2 4 16, m0.max_queue_delay 1ms 2ms 10ms, m0.instances 2, m1." in note
+    assert "what computes least keeps what it runs: m3, m4, m6, m7;" in note
+    assert "--knob MODEL.KNOB=" in note
+
+
+def test_two_models_keep_their_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left out where all fits, and nothing is said."""
+    server = Server("triton://h:8001/pipe", pipe=composed(("p", -1), ("q", -1)))
+    server.knobs = SPACE.knobs
+
+    backend = opened(server, monkeypatch)
+
+    assert [knob.grid for knob in backend.space.knobs] == [knob.grid for knob in SPACE.knobs] * 2
+    assert backend.describe().notes == ("an ensemble of p, q",)
+
+
+def test_grids_of_the_operators_that_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are named, before any model is opened."""
+    server = Server("triton://h:8001/pipe", pipe=composed(("p", -1), ("q", -1)))
+    many = tuple(map(float, range(1001)))
+
+    with pytest.raises(InvalidInput, match=r"^knobs p\.a, q\.b: their grids have 1002001 combinations"):
+        opened(server, monkeypatch, {"p.a": many, "q.b": many, "q.c": (1.0,)})
+
+    assert server.opened == {}
+    assert server.closed == {"pipe"}
+
+
+def test_too_many_for_one_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which."""
+    server = Server("triton://h:8001/pipe", pipe=composed(("p", -1)))
+
+    def refuse(*_: Any) -> None:
+        raise InvalidInput("knobs", "1400000 configurations are more than 1000000", "use coarser grids")
+
+    monkeypatch.setattr(server, "open", refuse)
+
+    with pytest.raises(InvalidInput, match=r"^knobs of p: 1400000 configurations"):
+        opened(server, monkeypatch)
