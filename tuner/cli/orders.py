@@ -87,15 +87,18 @@ def _values(changes: list[str]) -> dict[str, float]:
     """Read repeated ``NAME=VALUE`` options.
 
     Raises:
-        InvalidInput: One has another form.
+        InvalidInput: One has another form, or is given twice.
     """
     from tuner.errors import InvalidInput
     from tuner.knobs import parse_grid
 
-    values = {}
+    values: dict[str, float] = {}
     for text in changes:
         name, _, value = (part.strip() for part in text.partition("="))
         if not (name and value) or "," in value:
             raise InvalidInput("--set", f"'{text}' is not NAME=VALUE", "write it like max_batch_size=8")
-        name, (values[name],) = parse_grid(text, "--set")
+        name, (read,) = parse_grid(text, "--set")
+        if name in values:
+            raise InvalidInput(f"--set {name}", "given twice", "a knob is pinned to one value")
+        values[name] = read
     return values
