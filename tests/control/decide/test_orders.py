@@ -245,7 +245,7 @@ def test_a_pin_must_be_possible(store: Store, changes: dict[str, float]) -> None
 
 def test_there_must_be_something_to_roll_back(store: Store) -> None:
     """A server that nothing was changed on stays as it is."""
-    with pytest.raises(InvalidInput, match="nothing to roll back"):
+    with pytest.raises(InvalidInput, match=r"^TARGET: a has nothing to roll back"):
         roll_back(store, "a")
 
 

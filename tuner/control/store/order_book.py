@@ -218,7 +218,7 @@ def roll_back(store: Store, name: str) -> Configuration:
     row = _target(store, name)
     previous = _before(store, row)
     if previous is None:
-        raise InvalidInput(name, "nothing to roll back: what it runs is not a change of ours")
+        raise InvalidInput("TARGET", f"{name} has nothing to roll back: what it runs is not a change of ours")
     _set(store, name, "rollback", json.dumps(dict(previous)))
     _set(store, name, "pinned", None)
     store.note(f"to be rolled back to {in_words(store, name, previous)}", row["id"])
