@@ -139,6 +139,14 @@ def test_a_sweep_keeps_what_has_no_grid_as_it_is() -> None:
     assert len(to_measure(space, [], running)) == space.distinct.size
 
 
+def test_a_sweep_says_that_it_needs_a_load(tuner: Say) -> None:
+    """It never watches the server's own traffic, as other commands do without a rate."""
+    printed = " ".join(tuner("sweep", "--help").replace("│", " ").split())
+
+    assert "This or --arrival is required." in printed
+    assert "own traffic" not in printed
+
+
 def test_a_sweep_under_a_schedule_has_no_single_rate(
     tuner: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,11 +24,13 @@ __all__ = ["EXAMPLES", "sweep", "to_measure"]
 EXAMPLES = """Example: [bold]tuner sweep triton://127.0.0.1:8001/resnet50 --rate 150
 --grid max_batch_size=1,4,16 --grid max_queue_delay=0,5ms --grid instances=1,2[/bold]"""
 
+RATE = "Send this many requests/s (Poisson) and time them. This or --arrival is required."
+
 
 @fields_as_options
 def sweep(
     target: Target,
-    load: Annotated[Load, Fields("rate", "arrival", "shapes")],
+    load: Annotated[Load, Fields("rate", "arrival", "shapes", help={"rate": RATE})],
     foreign_limit: ForeignLimit = None,
     grid: Annotated[
         list[str] | None,
