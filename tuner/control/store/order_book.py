@@ -21,6 +21,7 @@ __all__ = [
     "StoredOrders",
     "all_orders",
     "carry_over",
+    "idle_mode",
     "in_words",
     "orders_of",
     "pause",
@@ -86,6 +87,17 @@ def in_words(store: Store, name: str, configuration: Mapping[str, float]) -> str
         f"{knob}={knobs[knob].format(value) if knob in knobs else format(value, 'g')}"
         for knob, value in configuration.items()
     )
+
+
+def idle_mode(store: Store, name: str) -> str:
+    """Return the mode of a target in which no order changes it; empty if one does, or that is not known.
+
+    Raises:
+        InvalidInput: There is no such target.
+        StorageError: The store cannot be read.
+    """
+    mode = one_line(_target(store, name)["mode"] or "", LONGEST_WORD)
+    return "" if mode == "apply" else mode
 
 
 def orders_of(store: Store, name: str) -> Orders:
