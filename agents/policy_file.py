@@ -292,8 +292,10 @@ def check_objective(folder: Path, manifest: Manifest, objective: object) -> None
     """
     learned, wanted = manifest.objective, str(objective)
     if learned is not None and learned != wanted:
-        problem = f"the policy in {folder} was learned for the {learned}, not for the {wanted}"
-        raise InvalidInput("policy", problem, "train it for this objective, or give the one that it is for")
+        # The folder, and no option: commands and the daemon's file have it under different names.
+        problem = f"was learned for the {learned}, not for the {wanted}"
+        fix = "train it for this objective, or give the one that it is for"
+        raise InvalidInput(f"policy {folder}", problem, fix)
 
 
 def _differing(stored: Mapping[str, StoredKnob], space: KnobSpace) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import Say
-from tuner.cli.sweep import to_measure
+from tuner.cli.sweep import to_measure, without_effect
 from tuner.control.drive.sweep import SweepResult
 from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.server import MODELS
@@ -137,6 +137,35 @@ def test_a_sweep_keeps_what_has_no_grid_as_it_is() -> None:
         "max_batch_size=16 max_queue_delay=3ms instances=8",
     ]
     assert len(to_measure(space, [], running)) == space.distinct.size
+
+
+def test_a_sweep_says_which_grid_has_no_effect(tuner: Say) -> None:
+    """All its values are one configuration, whose row shows what is in force."""
+    printed = tuner("sweep", "sim://mlp", "--rate", "100", "--grid", "max_queue_delay=1ms,5ms")
+
+    note = "note: max_queue_delay has no effect at max_batch_size=1; give --grid max_batch_size= with other"
+    assert note in printed
+    assert [line.split("·")[1].strip() for line in printed.splitlines() if "batch 1 ·" in line] == [
+        "delay 0ms"
+    ]
+
+
+def test_a_grid_with_an_effect_somewhere_needs_no_note() -> None:
+    """Nor does one that nobody has given."""
+    space = triton_space(MODELS["mlp"], {"max_batch_size": (1.0, 4.0), "max_queue_delay": (0.001, 0.005)})
+    chosen = to_measure(space, ["max_batch_size", "max_queue_delay"], space.default)
+
+    assert without_effect(space, ["max_batch_size", "max_queue_delay"], chosen) == []
+    assert without_effect(space, ["max_batch_size"], chosen[:1]) == []
+    assert len(without_effect(space, ["max_queue_delay"], chosen[:1])) == 1
+
+
+def test_a_sweep_says_that_it_needs_a_load(tuner: Say) -> None:
+    """It never watches the server's own traffic, as other commands do without a rate."""
+    printed = " ".join(tuner("sweep", "--help").replace("│", " ").split())
+
+    assert "This or --arrival is required." in printed
+    assert "own traffic" not in printed
 
 
 def test_a_sweep_under_a_schedule_has_no_single_rate(

@@ -114,6 +114,13 @@ def test_a_knob_to_pin_that_there_is_not(run: Run) -> None:
     assert err.startswith("error: --set foo: unknown; the knobs are max_batch_size, ")
 
 
+def test_a_knob_to_pin_that_is_given_twice(run: Run) -> None:
+    """It is not known which of the values is meant, so that nothing is pinned."""
+    code, _, err = run("pin", "mlp", "--set", "max_batch_size=1", "--set", "max_batch_size=2")
+
+    assert (code, err) == (2, "error: --set max_batch_size: given twice; a knob is pinned to one value\n")
+
+
 def test_the_history_as_json(run: Run) -> None:
     """With everything that is known of each decision."""
     _, out, _ = run("history", "--json", "--count", "2")

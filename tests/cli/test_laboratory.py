@@ -73,9 +73,12 @@ def test_a_policy_for_other_knobs_is_refused(tuner: Say, fails: Say) -> None:
 
 @pytest.mark.parametrize("agent", ["rrl", "hill_climb"])
 def test_a_policy_for_another_objective_is_refused(tuner: Say, fails: Say, agent: str) -> None:
-    """Costs are ratios to the SLO they were learned for: under another one they would mislead."""
+    """Costs are ratios to the SLO they were learned for: under another one they would mislead.
+
+    The message names the folder, which each command takes under another name.
+    """
     tuner("train", *SMALL, *GRID, "--agent", agent, "--windows", "2", "--out", "policy")
-    words = "learned for the least p95 latency with p95 <= 30ms, not for the least"
+    words = "error: policy policy: was learned for the least p95 latency with p95 <= 30ms, not for the least"
 
     assert words in fails("evaluate", "policy", *SMALL, *GRID, "--slo", "p95=10ms")
     other = ("--slo", "p95=30ms", "--objective", "cpu", "--policy", "policy")

@@ -60,6 +60,25 @@ def call(command: Any, *arguments: str) -> Any:
     return got[0] if got else result.output
 
 
+@fields_as_options
+def pour(
+    tea: Annotated[Tea, Fields("leaves", "minutes", help={"minutes": "Or a clock."})],
+) -> None:
+    """Pour tea."""
+    got.append(tea)
+
+
+def test_a_command_may_have_its_own_help_of_an_option() -> None:
+    """Where the field's own would not be true of it; all else stays, and so does the help elsewhere."""
+    own, others = call(pour, "--help"), call(serve, "--help")
+
+    assert "Or a clock." in own
+    assert "How long." not in own
+    assert "Which leaves." in own
+    assert "How long." in others
+    assert call(pour, "--leaves", "mint", "--steep", "5") == Tea(leaves="MINT", minutes=5.0)
+
+
 def test_an_object_is_made_from_its_options() -> None:
     """Text is read, and what is not given has its default."""
     assert call(serve, "Ada", "--leaves", "mint", "--cups", "2") == ("Ada", Tea(leaves="MINT"), 2)

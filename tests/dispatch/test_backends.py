@@ -149,3 +149,31 @@ def test_each_model_of_tensorflow_serving_has_its_label_and_signature() -> None:
         ]
 
     asyncio.run(main())
+
+
+def test_each_model_of_a_triton_has_its_version() -> None:
+    """Whatever is asked of it, unless the request names another one."""
+
+    async def main() -> None:
+        recorder = Recorder()
+        server = grpc.aio.server(handlers=[recorder])
+        place = f"triton://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        connection = connect([f"{place}/a?version=1", f"{place}/b?version=2", f"{place}/c"])
+        for model, named in (("a", ""), ("a", "3"), ("b", ""), ("c", ""), ("c", "3")):
+            like = request(version=named)
+            await connection.infer(model, like, like.inputs)
+        sent = [service_pb2.ModelInferRequest.FromString(one) for one in recorder.asked]
+        assert [one.model_version for one in sent] == ["1", "3", "2", "", "3"]
+        recorder.asked.clear()
+        await connection.ready("a", 10.0)
+        await connection.limits("b", 10.0)
+        await connection.metadata("a", 10.0)
+        ready, config, metadata = recorder.asked
+        assert service_pb2.ModelReadyRequest.FromString(ready).version == "1"
+        assert service_pb2.ModelConfigRequest.FromString(config).version == "2"
+        assert service_pb2.ModelMetadataRequest.FromString(metadata).version == "1"
+        await connection.close()
+        await server.stop(None)
+
+    asyncio.run(main())

@@ -80,17 +80,21 @@ def test_mistakes(tmp_path: Path, old: str, new: str, said: str) -> None:
         (
             "tfserving://a:1/m?label=stable",
             "tfserving://a:1/m?label=canary",
-            "another label or signature of m",
+            "another version, label or signature of m",
         ),
-        ("tfserving://a:1/m?signature=rank", "tfserving://a:1/m", "another label or signature of m"),
+        ("tfserving://a:1/m?signature=rank", "tfserving://a:1/m", "another version, label or signature of m"),
         ("tfserving://a:1/m?tls=grpc", "tfserving://a:1/n", "by another scheme, TLS or token"),
         ("tfserving://a:1/m", "triton://a:1/m", "by another scheme, TLS or token"),
         ("tfserving://a:1/m?label=stable", "tfserving://a:1/n?label=canary&signature=rank", ""),
         ("triton://a:1/m?tls=grpc", "triton://a:1/m?tls=all", ""),
+        ("triton://a:1/m?version=1", "triton://a:1/m?version=2", "another version, label or signature of m"),
+        ("triton://a:1/m?version=1", "triton://a:1/m", "another version, label or signature of m"),
+        ("triton://a:1/m?version=1", "triton://a:1/n?version=2", ""),
+        ("triton://a:1/m?version=1", "triton://a:1/m?version=1", ""),
     ],
 )
 def test_sessions_on_one_server(tmp_path: Path, one: str, other: str, said: str) -> None:
-    """There is one connection to it, and each model on it has one label and one signature."""
+    """There is one connection to it, and each model on it has one version, label and signature."""
     text = f"""\
 listen: {{grpc: "127.0.0.1:9100"}}
 sessions:

@@ -192,6 +192,24 @@ def test_without_a_token_nothing_can_be_changed(path: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("authorization", ["", "Authorization: Bearer another\r\n"])
+@pytest.mark.parametrize("path", ["knobs", "reload"])
+def test_who_may_change_nothing_is_refused_before_the_body_is_read(path: str, authorization: str) -> None:
+    """The answer comes although not a byte of the body does."""
+
+    async def main() -> None:
+        control, dispatcher, _ = await controlled()
+        head = f"POST /v1/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        async with asyncio.timeout(10):
+            status, body = await ask(control, f"{head}{authorization}Content-Length: 16\r\n\r\n")
+        assert status == 401
+        assert b"the token is missing or wrong" in body
+        await control.stop()
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
 def test_a_session_without_a_backend_is_not_ready() -> None:
     """The answer has its name; the dispatcher lives all the same."""
 

@@ -49,7 +49,7 @@ def pin(
     ] = None,
     state: State = Path("servetune.db"),
 ) -> None:
-    """Keep a target at what it runs now, or at other values, until `tuner unpin`."""
+    """Keep a target at what it runs now, or at other values, until `tuner unpin`. Only in mode `apply`."""
     from tuner.control.store import order_book
     from tuner.errors import InvalidInput
 
@@ -62,7 +62,9 @@ def pin(
             if mark != "knob" or name not in values:
                 raise
             raise InvalidInput(f"--set {name}", str(error).removeprefix(f"{error.setting}: ")) from error
-    print(f"{target} is pinned to {pinned}")
+        idle = order_book.idle_mode(store, target)
+    waits = f"; it takes effect in mode apply, not in {idle}" if idle else ""
+    print(f"{target} is pinned to {pinned}{waits}")
 
 
 def unpin(target: Target, state: State = Path("servetune.db")) -> None:
@@ -75,27 +77,32 @@ def unpin(target: Target, state: State = Path("servetune.db")) -> None:
 
 
 def rollback(target: Target, state: State = Path("servetune.db")) -> None:
-    """Undo the last change of a target, once."""
+    """Undo the last change of a target, once. Only in mode `apply`."""
     from tuner.control.store import order_book
 
     with opened_store(state) as store:
         previous = order_book.in_words(store, target, order_book.roll_back(store, target))
-    print(f"{target} goes back to {previous}")
+        idle = order_book.idle_mode(store, target)
+    unless = f", but only in mode apply, not in {idle}" if idle else ""
+    print(f"{target} goes back to {previous}{unless}")
 
 
 def _values(changes: list[str]) -> dict[str, float]:
     """Read repeated ``NAME=VALUE`` options.
 
     Raises:
-        InvalidInput: One has another form.
+        InvalidInput: One has another form, or is given twice.
     """
     from tuner.errors import InvalidInput
     from tuner.knobs import parse_grid
 
-    values = {}
+    values: dict[str, float] = {}
     for text in changes:
         name, _, value = (part.strip() for part in text.partition("="))
         if not (name and value) or "," in value:
             raise InvalidInput("--set", f"'{text}' is not NAME=VALUE", "write it like max_batch_size=8")
-        name, (values[name],) = parse_grid(text, "--set")
+        name, (read,) = parse_grid(text, "--set")
+        if name in values:
+            raise InvalidInput(f"--set {name}", "given twice", "a knob is pinned to one value")
+        values[name] = read
     return values

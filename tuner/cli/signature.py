@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
@@ -38,11 +38,13 @@ class Fields:
         names: The options in the order of the help; all in the order of the fields if none is named.
         of: The kind of object, where the annotated type is a dictionary. The command then gets what the user
             has given, as it was written, by the options' names: others complete it.
+        help: The command's own help of some options, by their names, where theirs is not true of it.
     """
 
-    def __init__(self, *names: str, of: type | None = None) -> None:
+    def __init__(self, *names: str, of: type | None = None, help: Mapping[str, str] | None = None) -> None:
         self.names = names
         self.of = of
+        self.help = help or {}
 
 
 class Slot(NamedTuple):
@@ -85,7 +87,7 @@ def _slot(name: str, annotation: Any, default: Any) -> Slot:
     if not (isinstance(kind, type) and is_dataclass(kind)):
         return Slot([_parameter(name, annotation, default)], lambda values: values[name])
     if core := fields_of(kind):
-        seen = [_core(*core[one]) for one in mark.names or core]
+        seen = [_core(*core[one], words=mark.help.get(one)) for one in mark.names or core]
         return Slot(seen, lambda values: build(kind, {one.name: values[one.name] for one in seen}))
     return _annotated(kind, mark.names, default)
 
@@ -117,7 +119,10 @@ def _given(kind: type, names: tuple[str, ...]) -> Slot:
     return Slot(seen, lambda values: {name: values[name] for name in names if values[name] is not None})
 
 
-def _core(option: Option, field: Field[Any]) -> inspect.Parameter:
+def _core(option: Option, field: Field[Any], words: str | None = None) -> inspect.Parameter:
+    """One option of a field; ``words`` are the command's own help of it."""
+    if words is not None:
+        option = replace(option, help=words)
     default = option.usual or _default(field)
     kind = option.kind | None if default is None else option.kind
     return _parameter(option.name, Annotated[kind, _as_typer(option)], default)

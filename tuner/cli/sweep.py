@@ -13,22 +13,24 @@ from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Load, parse_grids, parse_window
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from tuner.control.drive.sweep import SweepResult
     from tuner.knobs import Configuration, KnobSpace
     from tuner.profiler.attachment import Attachment
 
-__all__ = ["EXAMPLES", "sweep", "to_measure"]
+__all__ = ["EXAMPLES", "sweep", "to_measure", "without_effect"]
 
 EXAMPLES = """Example: [bold]tuner sweep triton://127.0.0.1:8001/resnet50 --rate 150
 --grid max_batch_size=1,4,16 --grid max_queue_delay=0,5ms --grid instances=1,2[/bold]"""
+
+RATE = "Send this many requests/s (Poisson) and time them. This or --arrival is required."
 
 
 @fields_as_options
 def sweep(
     target: Target,
-    load: Annotated[Load, Fields("rate", "arrival", "shapes")],
+    load: Annotated[Load, Fields("rate", "arrival", "shapes", help={"rate": RATE})],
     foreign_limit: ForeignLimit = None,
     grid: Annotated[
         list[str] | None,
@@ -66,7 +68,13 @@ def _measure(
     """Measure and store after every window, so that Ctrl-C keeps what was measured."""
     from contextlib import closing
 
-    from tuner.cli.console import command_line, configuration_text, make_console, make_progress
+    from tuner.cli.console import (
+        command_line,
+        configuration_text,
+        make_console,
+        make_progress,
+        print_notes,
+    )
     from tuner.control.drive.sweep import SweepResult, measure_configurations
     from tuner.measurement import known
 
@@ -84,6 +92,7 @@ def _measure(
         knobs=space.to_json(),
     )
     console = make_console()
+    print_notes(console, without_effect(space, wanted, chosen))
     with make_progress(console) as progress:
         task = progress.add_task("sweep", total=len(chosen) * repeats)
         turns = measure_configurations(
@@ -98,7 +107,8 @@ def _measure(
             for configuration, outcome in turns:
                 result.add(configuration, outcome)
                 result.save(out)
-                progress.update(task, advance=1, description=configuration_text(space, configuration))
+                text = configuration_text(space, space.effective(configuration))
+                progress.update(task, advance=1, description=text)
     return result
 
 
@@ -120,12 +130,32 @@ def to_measure(
     return [c.replace(**{name: kept[name] for name in kept if c[name] == near[name]}) for c in chosen]
 
 
+def without_effect(
+    space: KnobSpace, wanted: Collection[str], chosen: Sequence[Mapping[str, float]]
+) -> list[str]:
+    """Return for each knob that has a grid, but an effect in no configuration, why that is.
+
+    Args:
+        space: The knobs.
+        wanted: The knobs that have a grid.
+        chosen: The configurations that are measured.
+    """
+    knobs, notes = {knob.name: knob for knob in space.knobs}, []
+    for knob in space.knobs:
+        if knob.name not in wanted or knob.idle_when is None:
+            continue
+        other, value = knob.idle_when
+        if other in knobs and all(configuration[other] == value for configuration in chosen):
+            where = f"{other}={knobs[other].format(value)}"
+            notes.append(f"{knob.name} has no effect at {where}; give --grid {other}= with other values")
+    return notes
+
+
 def _table(result: SweepResult, space: KnobSpace, load: Load) -> object:
     from rich.table import Table
 
     from tuner.cli.console import configuration_text, number_text, plain
     from tuner.duration import format_ms
-    from tuner.knobs import Configuration
 
     under = f"at {result.rate:g} requests/s" if result.rate is not None else f"under {load.arrival}"
     table = Table(title=plain(f"{result.model} {under}, best p95 first"), title_justify="left")
@@ -139,7 +169,7 @@ def _table(result: SweepResult, space: KnobSpace, load: Load) -> object:
         ]
         usage = [number_text(row.median("batch_mean"), ".1f"), number_text(row.median("cpu"), ".2f")]
         table.add_row(
-            configuration_text(space, Configuration(row.configuration)), *latencies, *usage,
+            configuration_text(space, space.effective(row.configuration)), *latencies, *usage,
             str(len(row.windows)),
         )  # fmt: skip
     return table

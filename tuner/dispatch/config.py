@@ -256,8 +256,8 @@ def _clash(session: SessionConfig, other: SessionConfig) -> str:
             )
         if one.model == another.model and _form(one) != _form(another):
             return (
-                f"asks {address} for another label or signature of {one.model} than {other.name}; give them "
-                "servers of their own"
+                f"asks {address} for another version, label or signature of {one.model} than {other.name}; "
+                "give them servers of their own"
             )
     return ""
 
@@ -269,4 +269,4 @@ def _way(target: TritonTarget | TFServingTarget) -> tuple[object, ...]:
 
 def _form(target: TritonTarget | TFServingTarget) -> tuple[str, ...]:
     """Return what is asked of the model of a target."""
-    return (target.label, target.signature) if isinstance(target, TFServingTarget) else ()
+    return (target.label, target.signature) if isinstance(target, TFServingTarget) else (target.version,)

@@ -245,7 +245,7 @@ def test_a_pin_must_be_possible(store: Store, changes: dict[str, float]) -> None
 
 def test_there_must_be_something_to_roll_back(store: Store) -> None:
     """A server that nothing was changed on stays as it is."""
-    with pytest.raises(InvalidInput, match="nothing to roll back"):
+    with pytest.raises(InvalidInput, match=r"^TARGET: a has nothing to roll back"):
         roll_back(store, "a")
 
 
@@ -407,7 +407,10 @@ def test_a_pinned_target_runs_what_it_is_pinned_to(bed: Bed) -> None:
     bed.write(("a", "observe", ""))
     bed.run(windows=1)
     printed = command(bed, "pin", "a", "--set", "max_batch_size=16", "--set", "max_queue_delay=10ms")
-    assert printed == "a is pinned to instances=1 max_batch_size=16 max_queue_delay=10ms\n"
+    assert printed == (
+        "a is pinned to instances=1 max_batch_size=16 max_queue_delay=10ms; "
+        "it takes effect in mode apply, not in observe\n"
+    )
     bed.write(("a", "apply", "maintenance: [{from: '02:00', to: '03:00'}]"))
     bed.now = lambda: 1_700_000_000.0  # 22:13 UTC
 
@@ -416,6 +419,20 @@ def test_a_pinned_target_runs_what_it_is_pinned_to(bed: Bed) -> None:
     assert bed.running() == configuration(16, 0.01)
     outcomes = [row["outcome"] for row in bed.rows("SELECT outcome FROM decision ORDER BY id")]
     assert outcomes == ["held", "applied", "held", "held", "held"]
+
+
+@pytest.mark.parametrize("mode", ["recommend", "apply"])
+def test_an_order_says_whether_its_mode_lets_it_change_anything(bed: Bed, mode: str) -> None:
+    """It is the mode of the file with which the target was last attached."""
+    bed.write(("a", "apply", ""))
+    bed.run(windows=12)
+    bed.write(("a", mode, ""))
+    bed.run(windows=1)
+
+    pinned, back = command(bed, "pin", "a"), command(bed, "rollback", "a")
+
+    assert ("; it takes effect in mode apply, not in recommend\n" in pinned) == (mode == "recommend")
+    assert (", but only in mode apply, not in recommend\n" in back) == (mode == "recommend")
 
 
 def test_a_pin_moves_to_what_somebody_else_sets(bed: Bed) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.builders import SPACE, configuration
 from tests.control.store.store_bed import APPLY, plan_of_deletion, record, state
 from tuner.control.store.history import history, windows
+from tuner.control.store.order_book import idle_mode
 from tuner.control.store.store import Store
 from tuner.measurement import QUANTITIES
 
@@ -45,6 +46,7 @@ def test_the_history_of_an_old_store_is_read(old: Path) -> None:
     assert (last["rate"], last["failures"], last["cost"], last["kept"]) == (200.0, 0, 0.8, True)
     latencies = {"mean": 0.012, "p50": 0.0096, "p95": 0.024, "p99": 0.0336}
     assert last["latencies"] == pytest.approx(latencies)
+    assert read(old, lambda store: idle_mode(store, "mlp")) == ""  # it was not written down then
     assert old.read_bytes() == before
 
 

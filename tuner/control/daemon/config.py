@@ -147,6 +147,14 @@ class Maintenance(Section):
     begin: Annotated[clock_time, PlainValidator(_moment)] = Field(alias="from")
     end: Annotated[clock_time, PlainValidator(_moment)] = Field(alias="to")
 
+    @check_field("end", mode="before")
+    @classmethod
+    def _is_not_the_beginning(cls, end: Any, info: ValidationInfo) -> Any:
+        # As written: 24:00 is read as midnight, too, and a day from 00:00 to 24:00 is one.
+        if str(end).strip() != "24:00" and _moment(end) == info.data.get("begin"):
+            raise ValueError('is the time of `from`; for whole days write from: "00:00" and to: "24:00"')
+        return end
+
     def open(self, now: datetime) -> bool:
         """Whether a local time of the target's time zone lies within the maintenance window."""
         time = now.time()

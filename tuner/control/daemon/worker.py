@@ -193,7 +193,9 @@ class Worker:
         with attached(c, self._grids(), clock=self._clock) as (attachment, setting):
             objective = setting.objective_on(attachment.host.cores)
             running = prevailing(configurations(attachment.backend), attachment.space)
-            standing = self._store.target(c.name, c.url, attachment.space, running, objective=objective.key)
+            standing = self._store.target(
+                c.name, c.url, attachment.space, running, objective=objective.key, mode=c.mode
+            )
             self._id = standing.id
             attachment.take_up(standing.state.current)
             self._scaling = TargetScaling(c.slo, attachment.space, attachment.cores)

@@ -21,6 +21,7 @@ __all__ = [
     "StoredOrders",
     "all_orders",
     "carry_over",
+    "idle_mode",
     "in_words",
     "orders_of",
     "pause",
@@ -86,6 +87,17 @@ def in_words(store: Store, name: str, configuration: Mapping[str, float]) -> str
         f"{knob}={knobs[knob].format(value) if knob in knobs else format(value, 'g')}"
         for knob, value in configuration.items()
     )
+
+
+def idle_mode(store: Store, name: str) -> str:
+    """Return the mode of a target in which no order changes it; empty if one does, or that is not known.
+
+    Raises:
+        InvalidInput: There is no such target.
+        StorageError: The store cannot be read.
+    """
+    mode = one_line(_target(store, name)["mode"] or "", LONGEST_WORD)
+    return "" if mode == "apply" else mode
 
 
 def orders_of(store: Store, name: str) -> Orders:
@@ -218,7 +230,7 @@ def roll_back(store: Store, name: str) -> Configuration:
     row = _target(store, name)
     previous = _before(store, row)
     if previous is None:
-        raise InvalidInput(name, "nothing to roll back: what it runs is not a change of ours")
+        raise InvalidInput("TARGET", f"{name} has nothing to roll back: what it runs is not a change of ours")
     _set(store, name, "rollback", json.dumps(dict(previous)))
     _set(store, name, "pinned", None)
     store.note(f"to be rolled back to {in_words(store, name, previous)}", row["id"])

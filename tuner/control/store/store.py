@@ -127,6 +127,7 @@ class Store(Database):
         running: Configuration,
         *,
         objective: str | None = None,
+        mode: str | None = None,
     ) -> Standing:
         """Return the state of a target, which becomes the current one of its name.
 
@@ -141,6 +142,7 @@ class Store(Database):
             space: Its knobs.
             running: Its configuration now; the original one of a new target.
             objective: The key of its objective; None to leave the one that is stored.
+            mode: How the daemon treats it, such as ``observe``; None if that is not known.
         """
         place, text = without_credentials(url), text_of(running)
         with self.writing() as db:
@@ -156,6 +158,7 @@ class Store(Database):
             self._withdraw_orders(db, before, row, space)
             if objective is not None and row["objective"] != objective:
                 self._set_objective(db, row, objective)
+            db.execute("UPDATE target SET mode = ? WHERE id = ?", (mode, row["id"]))
             row = db.execute("SELECT * FROM target WHERE id = ?", (row["id"],)).fetchone()
         with self.parsing_rows():
             good = configuration_of(row["last_good"]) if row["last_good"] else None

@@ -47,4 +47,4 @@ def connect(texts: Sequence[str]) -> Connection:
         return TFServingConnection([parse_tfserving(text) for text in texts])
     from tuner.dispatch.backends.triton import TritonConnection
 
-    return TritonConnection(first)
+    return TritonConnection([parse_triton(text) for text in texts])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -20,12 +21,13 @@ class TritonConnection:
     """One Triton server.
 
     Args:
-        target: A model on it; only where it is and how it is reached counts.
+        targets: The models on it, at least one, each with its version.
     """
 
-    def __init__(self, target: TritonTarget) -> None:
-        self.address = target.address
-        self._channel = open_aio(target)
+    def __init__(self, targets: Sequence[TritonTarget]) -> None:
+        self.address = targets[0].address
+        self._versions = {target.model: target.version for target in targets}
+        self._channel = open_aio(targets[0])
         self._infer = self._method(METHOD, "ModelInfer")
         self._ready = self._method(f"{SERVICE}ModelReady", "ModelReady")
         self._config = self._method(f"{SERVICE}ModelConfig", "ModelConfig")
@@ -40,7 +42,8 @@ class TritonConnection:
 
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
-        message = service_pb2.ModelInferRequest(model_name=model, model_version=like.version)
+        version = like.version or self._versions[model]
+        message = service_pb2.ModelInferRequest(model_name=model, model_version=version)
         for tensor in inputs:
             message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
             message.raw_input_contents.append(tensor.content)
@@ -60,16 +63,18 @@ class TritonConnection:
 
     async def ready(self, model: str, timeout: float) -> bool:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        question = service_pb2.ModelReadyRequest(name=model, version=self._versions[model])
         try:
-            answer = await self._ready(service_pb2.ModelReadyRequest(name=model), timeout=timeout)
+            answer = await self._ready(question, timeout=timeout)
         except grpc.RpcError:
             return False
         return bool(answer.ready)
 
     async def limits(self, model: str, timeout: float) -> ModelLimits:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        question = service_pb2.ModelConfigRequest(name=model, version=self._versions[model])
         with answered(self.address):
-            answer = await self._config(service_pb2.ModelConfigRequest(name=model), timeout=timeout)
+            answer = await self._config(question, timeout=timeout)
         config, problem = answer.config, ""
         if config.model_transaction_policy.decoupled:
             problem = f"{model} on {self.address} is decoupled: it answers a request several times"
@@ -80,8 +85,9 @@ class TritonConnection:
 
     async def metadata(self, model: str, timeout: float) -> Metadata:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        question = service_pb2.ModelMetadataRequest(name=model, version=self._versions[model])
         with answered(self.address):
-            answer = await self._metadata(service_pb2.ModelMetadataRequest(name=model), timeout=timeout)
+            answer = await self._metadata(question, timeout=timeout)
         kinds = [
             tuple(TensorKind(one.name, one.datatype, tuple(one.shape)) for one in tensors)
             for tensors in (answer.inputs, answer.outputs)
