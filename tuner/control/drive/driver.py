@@ -179,8 +179,7 @@ class Driver:
 
     def _without_trial(self, decision: Decision) -> Decision:
         """Return a decision, or to hold where it would change the server for a window that never comes."""
-        trial = isinstance(decision, Apply) and not decision.restores and self.loop.orders.pinned is None
-        if not (trial and self._oversight.apply):
+        if not (isinstance(decision, Apply) and not decision.restores and self._oversight.apply):
             return decision
         return Hold(reason="the last window: nothing is tried that none would judge")
 
