@@ -23,9 +23,15 @@ from dataclasses import replace
 import numpy as np
 
 from tuner.adapters import ApplyReport, Counters, Description
-from tuner.adapters.live.knobs import LONGEST_DELAY
 from tuner.envs.serving import Levels, Plant, ServingEnv
-from tuner.envs.simulator.backend import DELAY, INSTANCES, MAX_BATCH, MOST_INSTANCES, SimulatedTriton
+from tuner.envs.simulator.backend import (
+    DELAY,
+    INSTANCES,
+    LONGEST_DELAY,
+    MAX_BATCH,
+    MOST_INSTANCES,
+    SimulatedTriton,
+)
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.triton_cpu import virtual_plant
 from tuner.errors import InvalidInput

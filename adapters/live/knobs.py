@@ -11,7 +11,6 @@ from tuner.knobs import ApplyCost, Knob, KnobSpace, Role
 __all__ = [
     "BATCH_GRID",
     "DELAY_GRID",
-    "LONGEST_DELAY",
     "MICROSECOND",
     "KnobKind",
     "batch_grid",
@@ -24,7 +23,6 @@ __all__ = [
 BATCH_GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 DELAY_GRID = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02)
 LONGEST_DELAY = 1.0
-"""Of a batch that waits for more requests, s, on live and on simulated servers."""
 MICROSECOND = 1e-6
 """In which Triton and TensorFlow Serving count delays, s."""
 STEP_ROUNDING = 1e-3

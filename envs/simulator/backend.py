@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ from tuner.workload.load import RateSchedule, parse_schedule
 __all__ = [
     "DELAY",
     "INSTANCES",
+    "LONGEST_DELAY",
     "MAX_BATCH",
     "MOST_INSTANCES",
     "SimulatedTriton",
@@ -40,6 +42,8 @@ __all__ = [
 
 LARGEST_BATCH = 1024
 MOST_INSTANCES = 64
+LONGEST_DELAY = 60.0
+"""Of a batch that waits for more requests, s: servers of the estimator's training may wait longer than live ones."""
 OPTIONS = {
     "rate": Option("200", "requests/s; `0:150,60:300` are 300 from second 60 on"),
     "seed": Option("0", "of arrivals and noise"),
@@ -261,7 +265,7 @@ def _kinds(batch: int, instances: int) -> dict[str, KnobKind]:
     """
     return {
         MAX_BATCH: batch_kind(batch),
-        DELAY: delay_kind(MAX_BATCH),
+        DELAY: replace(delay_kind(MAX_BATCH), most=LONGEST_DELAY),
         INSTANCES: KnobKind(least=1, most=instances, default=1.0, role=Role.PARALLELISM),
     }
 

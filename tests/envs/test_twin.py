@@ -66,7 +66,7 @@ BY_ITSELF = space_of(Role.BATCH, Role.DELAY, fixed={Role.PARALLELISM: 0.0})
         (BATCHER, {"delay": 0.002, "parallelism": 3}, {"max_queue_delay": 0.002, "instances": 3}),
         (BATCHER, {"delay": 0.0, "parallelism": 0}, {"max_queue_delay": 0.0, "instances": 2}),
         (BY_ITSELF, {"delay": 0.002}, {"max_queue_delay": 0.002, "instances": 2}),
-        (BY_ITSELF, {"delay": 8.0}, {"max_queue_delay": 1.0, "instances": 2}),
+        (BY_ITSELF, {"delay": 80.0}, {"max_queue_delay": 60.0, "instances": 2}),
         (space_of(Role.BATCH), {}, {"max_queue_delay": 0.0, "instances": 1}),
         (BATCHER, {"delay": 0.0, "parallelism": 100}, {"max_queue_delay": 0.0, "instances": 64}),
     ],
