@@ -1,8 +1,10 @@
-"""Reads the files of the Linux kernel about waiting for a core, which psutil does not cover.
+"""Reads the files of the Linux kernel about waiting for a core and about children, which psutil leaves out.
 
 ========================  ============================================================  ====================
 file                      what is read                                                  where there is none
 ========================  ============================================================  ====================
+/proc/PID/task/T/children   the running processes that a thread started                 kernels without
+                                                                                        ``CONFIG_PROC_CHILDREN``
 /proc/PID/task/T/schedstat  time a thread ran, and time it was runnable and waited      kernels without
                           for a core, both in ns                                        ``CONFIG_SCHED_INFO``
 CGROUP/cpu.pressure,      pressure stall information: ``some ... total=`` is the time   cgroup v1 and kernels
@@ -27,7 +29,7 @@ import psutil
 
 from tuner.measurement import NOT_KNOWN
 
-__all__ = ["ControlGroup", "RunQueue", "affinity"]
+__all__ = ["ControlGroup", "RunQueue", "affinity", "children"]
 
 PROC = Path("/proc")
 Thread = tuple[int, str]
@@ -66,7 +68,7 @@ class RunQueue:
         for process in processes:
             tasks = self._proc / str(process) / "task"
             for name in _names(tasks):
-                ran, waited, *_ = [*_text(tasks / name / "schedstat").split(), "", ""]
+                ran, waited, *_ = [*_text(f"{tasks}/{name}/schedstat").split(), "", ""]
                 if ran.isdigit() and waited.isdigit():
                     yield (process, name), (int(ran), int(waited))
 
@@ -116,6 +118,18 @@ class ControlGroup:
         return _microseconds(dict(_pairs(_text(self._throttling).splitlines(), " ")), "throttled_usec")
 
 
+def children(process: int, proc: Path = PROC) -> list[int] | None:
+    """Return the running processes that a process started, or None where the kernel keeps no such lists.
+
+    It reads a file for each thread of the process, not for each process of the machine.
+    """
+    tasks = proc / str(process) / "task"
+    found = [_text(f"{tasks}/{name}/children").split() for name in _names(tasks)]
+    if not any(found) and tasks.exists() and not (tasks / str(process) / "children").exists():
+        return None
+    return [int(pid) for pids in found for pid in pids]
+
+
 def affinity(process: int) -> set[int]:
     """Return the cores on which threads of a process may run; empty where nothing says."""
     cores: set[int] = set()
@@ -127,14 +141,15 @@ def affinity(process: int) -> set[int]:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return [entry.name for entry in folder.iterdir()]
+        return os.listdir(folder)
     except OSError:
         return []
 
 
-def _text(file: Path) -> str:
+def _text(file: Path | str) -> str:
     try:
-        return file.read_text()
+        with open(file, "rb", buffering=0) as opened:  # these are small, and there are many threads
+            return opened.read().decode(errors="replace")
     except OSError:
         return ""
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import psutil
+
+from tuner.profiler.kernel import children
 
 __all__ = ["ProcessTree"]
 
 SHARE = 100.0
-"""A search for children reads every process of the machine; it may take one part in this many of the time."""
+"""Where the kernel keeps no lists of children, a search for them reads every process of the machine. It may
+take one part in this many of the time; what is found late has used its time in the wrong window."""
 
 
 class ProcessTree:
@@ -53,8 +57,7 @@ class ProcessTree:
 
     def read(self) -> float:
         """Return the core-seconds used by the tree since its processes began."""
-        if time.monotonic() >= self._look_at:
-            self._look()
+        self._look()
         times: dict[psutil.Process, tuple[float, float]] = {}
         gone = []
         for process, last in self._known.items():
@@ -70,22 +73,41 @@ class ProcessTree:
         return self._total
 
     def _look(self) -> None:
-        """Find new descendants; the more processes there are, the later the next search."""
-        begin = time.monotonic()
-        try:
-            found = [] if self._root is None else [self._root, *self._root.children(recursive=True)]
-        except psutil.Error:
-            found = []
-        by_pid = {process.pid: process for process in found}
+        """Find new descendants: a server that starts a process for each reload would else seem to idle."""
+        by_pid: dict[int, psutil.Process] = {}
         foreign = set(self.without)
-        for process in found:  # parents come before their children
-            parent = _parent_pid(process)
+        for process, parent in self._descendants():
+            by_pid[process.pid] = process
             if process.pid in foreign or parent in foreign:
                 foreign.add(process.pid)
             elif process not in self._known:
                 self._known[process] = (0.0, 0.0)
                 self._parents[process] = by_pid.get(parent, process)
-        self._look_at = begin + SHARE * (time.monotonic() - begin)
+
+    def _descendants(self) -> Iterator[tuple[psutil.Process, int]]:
+        """Yield the root, then its descendants, each after its parent and with the id of it."""
+        if self._root is None or not self._root.is_running():
+            return
+        yield self._root, 0
+        if children(self._root.pid) is None:
+            yield from self._searched(self._root)
+            return
+        found = [self._root.pid]
+        for parent in found:  # grows
+            for pid in children(parent) or []:
+                with suppress(psutil.Error):
+                    yield psutil.Process(pid), parent
+                    found.append(pid)
+
+    def _searched(self, root: psutil.Process) -> Iterator[tuple[psutil.Process, int]]:
+        """Search all processes, unless the last search is too recent for what it cost."""
+        if time.monotonic() < self._look_at:
+            return
+        begin = time.thread_time()  # a search that was held up cost no more
+        with suppress(psutil.Error):
+            for process in root.children(recursive=True):  # parents come before their children
+                yield process, _parent_pid(process)
+        self._look_at = time.monotonic() + SHARE * (time.thread_time() - begin)
 
     def _times(self, process: psutil.Process) -> tuple[float, float] | None:
         """Return own and waited-for core-seconds, or None if the process is gone."""

@@ -67,7 +67,6 @@ def test_children_count_while_they_run_and_after_they_ended(parent: Parent) -> N
     tree = ProcessTree(parent.process.pid)
     before = tree.read()
     parent.say()
-    tree._look_at = 0.0
     during = read_until(tree.read, before + 0.3)
     parent.say()
     after = tree.read()
@@ -76,11 +75,22 @@ def test_children_count_while_they_run_and_after_they_ended(parent: Parent) -> N
     assert during <= after < during + 0.2
 
 
+def test_children_are_searched_for_where_the_kernel_keeps_no_lists(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soon, although a search reads every process of the machine."""
+    monkeypatch.setattr("tuner.profiler.process_tree.children", lambda _: None)
+    tree = ProcessTree(parent.process.pid)
+    before = tree.read()
+    parent.say()
+
+    assert read_until(tree.read, before + 0.28) - before < 0.6
+
+
 def test_child_that_nobody_waited_for_is_remembered(parent: Parent) -> None:
     """Total time does not fall when a whole tree ends."""
     tree = ProcessTree(parent.process.pid)
     child = psutil.Process(int(parent.say()))
-    tree._look_at = 0.0
     during = read_until(tree.read, 0.3)
     parent.process.kill()
     child.kill()
@@ -101,7 +111,6 @@ def test_host_divides_the_machine(parent: Parent) -> None:
     host = LocalHost([parent.process.pid])
     first = host.read()
     parent.say()
-    host._servers[0]._look_at = 0.0
     read_until(lambda: host.read().server, first.server + 0.3)
     last = host.read()
     host.close()

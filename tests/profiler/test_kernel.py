@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.profiler.kernel import ControlGroup, RunQueue
+from tuner.profiler.kernel import ControlGroup, RunQueue, children
 
 PRESSURE = "some avg10=4.78 avg60=10.40 avg300=11.58 total={}\nfull avg10=0.00 avg60=0.00 total=0\n"
 
@@ -23,6 +23,23 @@ def end(proc: Path, process: int, name: int) -> None:
     folder = proc / str(process) / "task" / str(name)
     (folder / "schedstat").unlink()
     folder.rmdir()
+
+
+def test_children_of_all_threads(tmp_path: Path) -> None:
+    """A process that has ended has none."""
+    for name, text in ((7, "12 13 "), (8, ""), (9, "14 ")):
+        thread(tmp_path, 7, name, "")
+        (tmp_path / "7" / "task" / str(name) / "children").write_text(text)
+
+    assert sorted(children(7, tmp_path) or []) == [12, 13, 14]
+    assert children(8, tmp_path) == []
+
+
+def test_some_kernels_keep_no_lists_of_children(tmp_path: Path) -> None:
+    """That is not to have none."""
+    thread(tmp_path, 7, 7, "0 0 0")
+
+    assert children(7, tmp_path) is None
 
 
 def test_threads_are_added_up(tmp_path: Path) -> None:
