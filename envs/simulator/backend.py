@@ -43,7 +43,7 @@ __all__ = [
 LARGEST_BATCH = 1024
 MOST_INSTANCES = 64
 LONGEST_DELAY = 60.0
-"""Of a batch that waits for more requests, s: servers of the estimator's training may wait longer than live ones."""
+"""Of a batch that waits for more requests, s: longer than live servers, for slow ones of the training."""
 OPTIONS = {
     "rate": Option("200", "requests/s; `0:150,60:300` are 300 from second 60 on"),
     "seed": Option("0", "of arrivals and noise"),
