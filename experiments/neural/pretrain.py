@@ -2,7 +2,8 @@
 
 The samples are windows of random servers of every kind (:mod:`tuner.envs.randomised`); nothing in
 them was measured on a real one. With the same versions of numpy and PyTorch the weights are the same bit by
-bit. They are written beside the result; to use them, copy both files to ``agents/rrl/neural``.
+bit on a CPU. A GPU is used where PyTorch sees one, and gives other bits; ``CUDA_VISIBLE_DEVICES= tuner ...``
+hides it. The weights are written beside the result; to use them, copy both files to ``agents/rrl/neural``.
 """
 
 from __future__ import annotations
@@ -111,9 +112,11 @@ class Pretrain(Experiment[ServerBlock, Samples]):
             losses.append(loss)
             self.report(f"epoch {len(losses)} of {self.recipe.epochs}: loss {loss:.3f}")
 
-        network = train(join(parts), self.recipe, progress=progress)
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+        self.report(f"trains on {gpu or 'the CPU'}")
+        network = train(join(parts), self.recipe, device="cuda" if gpu else "cpu", progress=progress)
         folder = self.options.folder / "neural-pretrain"
-        save_weights(network, self.configuration(), folder)
+        save_weights(network, {**self.configuration(), **({"gpu": gpu} if gpu else {})}, folder)
         self.report(f"weights: {folder}")
         return network
 
