@@ -17,7 +17,7 @@ Every number in the tables comes from a stored result in `experiments/results/`,
 with it; the notes also quote earlier runs and trials by hand, which are not stored. The page is written by
 `tuner experiment page`. Targets are what we set out to reach; where a figure misses one, the note under it
 says why. The machine: two shared cores of a virtual machine without a GPU, the load generator on the same
-two cores.
+two cores; `gpu-proof` ran on another one, as its note says.
 """
 
 INDEX = """# The papers' tables and figures, again

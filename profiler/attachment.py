@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
+
 from tuner.adapters import Backend, Description, connect
 from tuner.adapters.connection.endpoint import Loadable
 from tuner.errors import InvalidInput
@@ -34,6 +36,8 @@ TIMEOUT = 30.0
 """When a request of our own counts as lost, s: long enough for an overloaded server to catch up."""
 LONGEST_DRAIN = 30.0
 """How long an overloaded server may take to answer its backlog, s."""
+FIRST_SAMPLE = 3.0
+"""How long a server is asked for the use of its GPUs, s: a fresh Triton samples them after two."""
 DRAINED = 0.050
 """Mean queueing time below which an overloaded server has answered its backlog, s; the requests that come in
 it may still be unanswered."""
@@ -322,7 +326,13 @@ def require_resource(attachment: Attachment, goal: str) -> None:
             "--objective", "the server's CPU use cannot be seen from this machine", "use latency"
         )
     if goal == "gpu" and math.isnan(reading.gpu.share):
-        gpus = attachment.backend.counters().gpus
-        if not gpus or any(math.isnan(gpu.share) for gpu in gpus):
+        ask = Retrying(
+            retry=retry_if_result(lambda gpus: any(math.isnan(gpu.share) for gpu in gpus)),
+            wait=wait_fixed(0.5),
+            stop=stop_after_attempt(1 + int(FIRST_SAMPLE / 0.5)),
+            sleep=attachment.clock.sleep,
+            retry_error_callback=lambda _: (),
+        )
+        if not ask(lambda: attachment.backend.counters().gpus):
             problem = "no GPU can be seen from this machine, and the server reports none"
             raise InvalidInput("--objective", problem, "use latency or cpu")

@@ -56,6 +56,10 @@ class Gpus:
     def __len__(self) -> int:
         return len(self._devices)
 
+    def names(self) -> list[str]:
+        """Return what the driver calls each GPU."""
+        return [str(self._nvml.nvmlDeviceGetName(device)) for device in self._devices]
+
     def read(self, server: Collection[int]) -> GpuReading:
         """Read the GPUs that a server is on.
 

@@ -30,6 +30,8 @@ OF_GPUS = {
     "nv_energy_consumption": "energy",
 }
 """Metric -> field of :class:`~tuner.adapters.metrics.gpu.GpuUse`."""
+MEMORY = "nv_gpu_memory_total_bytes"
+"""This, and all else of a GPU, is 0 until a fresh Triton first samples it after two seconds."""
 QUANTILE_MEMORY = 60.0
 """Triton's summaries look back over a sliding window of this many seconds."""
 
@@ -102,9 +104,13 @@ def _gpus(text: str, devices: set[str], *, on_gpu: bool) -> tuple[GpuUse, ...]:
     if not (devices or on_gpu):
         return ()
     seen: dict[str, dict[str, float]] = {}
-    for name, labels, value in read_samples(text, tuple(OF_GPUS), server="Triton"):
+    unsampled = set()
+    for name, labels, value in read_samples(text, (*OF_GPUS, MEMORY), server="Triton"):
         if GPU in labels and name in OF_GPUS and is_sane(value):
             seen.setdefault(labels[GPU], {})[OF_GPUS[name]] = value
+        if GPU in labels and name == MEMORY and value == 0:
+            unsampled.add(labels[GPU])
+    seen = {uuid: {} if uuid in unsampled else figures for uuid, figures in seen.items()}
     if not devices and len(seen) == 1:
         devices = set(seen)
     return tuple(GpuUse(uuid=uuid, **seen[uuid]) for uuid in sorted(devices & set(seen)))

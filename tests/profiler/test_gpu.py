@@ -71,6 +71,9 @@ class Driver:
             raise NVMLError("Insufficient Permissions")
         return self.devices[index]
 
+    def nvmlDeviceGetName(self, device: Device) -> str:  # noqa: N802
+        return f"GPU {self.devices.index(device)}"
+
     def nvmlDeviceGetComputeRunningProcesses(self, device: Device) -> list[Any]:  # noqa: N802
         return [SimpleNamespace(pid=pid) for pid in device.running]
 
@@ -118,6 +121,11 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Any:
         return Gpus()
 
     return make
+
+
+def test_names_are_the_drivers(gpus: Any) -> None:
+    """Of those that could be opened."""
+    assert gpus(Device(memory=1), Device(closed=True), Device(memory=2)).names() == ["GPU 0", "GPU 2"]
 
 
 def test_a_window_shows_its_own_mean(gpus: Any) -> None:

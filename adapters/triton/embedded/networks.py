@@ -2,7 +2,8 @@
 
 ``mlp`` reads 82 MB of weights per execution and is bound by memory at batch 1, so that batching pays
 much; ``wide`` reads 143 MB. ``cnn`` is bound by arithmetic, so that batching pays little. ``small`` hardly
-works at all.
+works at all. ``deep`` reads 6 GB, work for a GPU: more than its cache holds again and again, as a network
+that writes text word by word does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["NETWORKS", "build_cnn", "build_mlp", "build_small"]
+__all__ = ["NETWORKS", "build_cnn", "build_deep", "build_mlp", "build_small"]
 
 OPSET = 17
 IR_VERSION = 9  # the newest that all supported onnxruntime versions read
@@ -59,8 +60,21 @@ def build_small() -> ModelProto:
     return build_mlp((64, 256, 64))
 
 
+def build_deep(width: int = 4096, layers: int = 96, ends: int = 256) -> ModelProto:
+    """Return a network that applies one square layer again and again, ``(b, ends) -> (b, ends)``."""
+    generator = np.random.default_rng(0)
+    graph = _Graph()
+    square = _weights(generator, (width, width), width)
+    for weights in (_weights(generator, (ends, width), ends), *[square] * layers):
+        graph.add("Gemm", [weights])
+        graph.add("Relu")
+    graph.add("Gemm", [_weights(generator, (width, ends), width)])
+    return graph.model("deep", [ends], [ends])
+
+
 NETWORKS: dict[str, Callable[[], ModelProto]] = {
     "cnn": build_cnn,
+    "deep": build_deep,
     "mlp": build_mlp,
     "small": build_small,
     "wide": partial(build_mlp, (256, 4096, 4096, 4096, 256)),
@@ -73,21 +87,32 @@ def _weights(generator: np.random.Generator, shape: Sequence[int], fan_in: int) 
 
 
 class _Graph:
-    """A chain of operators that grows at its end."""
+    """A chain of operators that grows at its end. The same array twice is one constant of the file."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self._names: list[tuple[np.ndarray, str]] = []
 
     def add(self, operator: str, constants: Sequence[np.ndarray] = (), **attributes: Any) -> None:
-        from onnx import helper, numpy_helper
+        from onnx import helper
 
         number = len(self.nodes)
-        names = [f"{operator}_{number}_{place}" for place in range(len(constants))]
-        pairs = zip(constants, names, strict=True)
-        self.constants += [numpy_helper.from_array(array, name) for array, name in pairs]
+        names = [
+            self._constant(array, f"{operator}_{number}_{place}") for place, array in enumerate(constants)
+        ]
         source = self.nodes[-1].output[0] if self.nodes else "input"
         self.nodes.append(helper.make_node(operator, [source, *names], [f"value_{number}"], **attributes))
+
+    def _constant(self, array: np.ndarray, name: str) -> str:
+        from onnx import numpy_helper
+
+        for known, given in self._names:
+            if known is array:
+                return given
+        self._names.append((array, name))
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
 
     def model(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> ModelProto:
         from onnx import TensorProto, helper

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,8 @@ from tuner.profiler.window import Reading, assemble
 
 PAGE = (Path(__file__).parent / "gpu_page.txt").read_text()
 """In the form that Triton writes, with three GPUs."""
+H200 = (Path(__file__).parent / "h200_page.txt").read_text()
+"""What a Triton 2.51 with one NVIDIA H200 wrote under load."""
 FIRST = GpuUse(uuid="GPU-1111", share=0.5, memory=2e9, power=120.5, energy=10000.5)
 SECOND = GpuUse(uuid="GPU-2222", share=0.3, memory=3e9, power=99.5, energy=9000.0)
 
@@ -47,6 +50,23 @@ def test_a_page_that_does_not_say_where_the_model_is(gpus: int, known: bool) -> 
 
     assert parse_metrics(page, "resnet50").gpus == ()
     assert parse_metrics(page, "resnet50", on_gpu=True).gpus == ((FIRST,) if known else ())
+
+
+def test_a_page_of_a_real_server() -> None:
+    """A model of the Python backend on the only GPU: no sample says that it is there."""
+    (gpu,) = parse_metrics(H200, "deep", on_gpu=True).gpus
+
+    assert (gpu.share, gpu.memory, gpu.power, gpu.energy) == (0.54, 2034237440.0, 342.071, 1413.505)
+
+
+def test_a_server_that_has_not_sampled_its_gpus_yet() -> None:
+    """In its first two seconds it says 0 of everything, which is not known rather than 0."""
+    fresh = re.sub(r"^(nv_(?:gpu|energy)_.*}) .*$", r"\1 0", H200, flags=re.MULTILINE)
+
+    (gpu,) = parse_metrics(fresh, "deep", on_gpu=True).gpus
+
+    assert gpu.uuid.startswith("GPU-")
+    assert all(math.isnan(value) for value in (gpu.share, gpu.memory, gpu.power, gpu.energy))
 
 
 def test_a_server_that_shows_no_gpus() -> None:
@@ -108,9 +128,23 @@ def test_least_gpu_use_needs_somebody_who_shows_it(gpus: tuple[GpuUse, ...]) -> 
         require_resource(_attached(*gpus), "gpu")
 
 
+def test_a_fresh_server_is_given_time_to_sample_its_gpus() -> None:
+    """Two seconds; who has just started it would be refused."""
+    pages = [[use(math.nan)], [use(math.nan)], [use(0.3)]]
+    attached = _attached()
+    attached.backend.counters = lambda: reading(1.0, *(pages.pop(0) if len(pages) > 1 else pages[0])).counters
+
+    require_resource(attached, "gpu")
+
+    assert len(pages) == 1
+
+
 def _attached(*gpus: GpuUse) -> Any:
+    slept: list[float] = []
     return SimpleNamespace(
-        host=RemoteHost(), backend=SimpleNamespace(counters=lambda: reading(1.0, *gpus).counters)
+        host=RemoteHost(),
+        clock=SimpleNamespace(sleep=slept.append),
+        backend=SimpleNamespace(counters=lambda: reading(1.0, *gpus).counters),
     )
 
 

@@ -46,9 +46,11 @@ class TritonPythonModel:
         provider = "CPUExecutionProvider"
         if args["model_instance_kind"] == "GPU":
             provider = ("CUDAExecutionProvider", {"device_id": int(args["model_instance_device_id"])})
+            # Those that pip installs lie where the system does not look for libraries.
+            onnxruntime.preload_dlls()
         self.session = onnxruntime.InferenceSession(path, options, providers=[provider])
         if self.session.get_providers()[0] not in provider:  # it would fall back to the processor silently
-            raise ValueError("onnxruntime cannot use CUDA; install onnxruntime-gpu and its CUDA libraries")
+            raise ValueError("onnxruntime cannot use CUDA; install onnxruntime-gpu[cuda,cudnn]")
 
     def execute(self, requests):
         """Answer a batch of requests, each with one or more rows."""
