@@ -41,6 +41,8 @@ class Description:
     """Process ids of the server if it runs on this machine, else empty."""
     counts_by_process: bool = False
     """Whether the server counts from 0 again only in a new process: no reload resets its totals."""
+    on_gpu: bool | None = None
+    """Whether the model runs on GPUs; None if the server does not say."""
     notes: tuple[str, ...] = ()
     """Sentences for the operator: what is limited, and which flag of the server would change that."""
 

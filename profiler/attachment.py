@@ -227,7 +227,11 @@ def attach(
         if generator is not None:
             opened.callback(generator.stop)
         backend = _with_client_limit(backend, generator, in_flight)
-        host = LocalHost(description.processes) if description.processes else RemoteHost()
+        host = (
+            LocalHost(description.processes, on_gpu=description.on_gpu)
+            if description.processes
+            else RemoteHost()
+        )
         opened.callback(host.close)
         yield _attached(
             backend,

@@ -60,17 +60,21 @@ class Gpus:
         """Return what the driver calls each GPU."""
         return [str(self._nvml.nvmlDeviceGetName(device)) for device in self._devices]
 
-    def read(self, server: Collection[int]) -> GpuReading:
+    def read(self, server: Collection[int], *, elsewhere: bool = False) -> GpuReading:
         """Read the GPUs that a server is on.
 
         Args:
             server: Its process ids. In a container they may not be those that the driver shows; then all GPUs
                 are read, and what others use of them is not known.
+            elsewhere: Whether its model runs on the processor: only GPUs on which the driver shows the server
+                are its own then.
         """
         if not self._devices:
             return GpuReading()
         running = [self._running(number) for number in range(len(self._devices))]
         used = [number for number, pids in enumerate(running) if not pids.isdisjoint(server)]
+        if elsewhere and not used:
+            return GpuReading()
         numbers = used or list(range(len(self._devices)))
         share = _mean(self._share(number) for number in numbers)
         foreign = _mean(self._foreign(number, server) for number in used)

@@ -32,9 +32,13 @@ class LocalHost:
         processes: Process ids of the server; their descendants belong to it. Empty: the server's use is NaN.
         own: Our process ids, by default this process; their descendants (a load generator) belong to us, but
             not a server that is among them.
+        on_gpu: Whether the server's model runs on GPUs; None if nobody says.
     """
 
-    def __init__(self, processes: Iterable[int], own: Iterable[int] | None = None) -> None:
+    def __init__(
+        self, processes: Iterable[int], own: Iterable[int] | None = None, *, on_gpu: bool | None = None
+    ) -> None:
+        self._on_gpu = on_gpu
         self._servers: list[ProcessTree] = []
         self._ended = NOT_KNOWN  # core-seconds of the servers that have ended; NaN if there never was one
         self._own = [ProcessTree(pid) for pid in own or [os.getpid()]]
@@ -80,7 +84,7 @@ class LocalHost:
             pressure=self._group.pressure(),
             throttled=self._group.throttled(),
             processes=frozenset(tree.pid for tree in self._servers if tree.running),
-            gpu=self._gpus.read(processes),
+            gpu=self._gpus.read(processes, elsewhere=self._on_gpu is False),
         )
 
     def _drop_ended(self) -> None:

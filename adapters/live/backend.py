@@ -57,6 +57,7 @@ class Capabilities:
     quantile_memory: float = 0.0
     """As of :class:`~tuner.adapters.backend.Description`."""
     counts_by_process: bool = False
+    on_gpu: bool | None = None
     """As of :class:`~tuner.adapters.backend.Description`."""
     read_only: list[str] = field(default_factory=list)
     """Why it takes no changes; empty if it does."""
@@ -203,6 +204,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
             quantile_memory=found.quantile_memory,
             processes=processes,
             counts_by_process=found.counts_by_process,
+            on_gpu=found.on_gpu,
             notes=(*found.read_only, *found.notes, *(() if processes else (OUT_OF_SIGHT,))),
         )
 

@@ -126,6 +126,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             quantiles=quantiles,
             quantile_memory=QUANTILE_MEMORY if quantiles else 0.0,
             read_only=[] if writable else [READ_ONLY],
+            on_gpu=on_gpu(self.original),
             notes=[] if quantiles else [limited],
         )
 
@@ -235,7 +236,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         if target.metrics_port is None:
             return TritonMetrics()
         text = metrics_page(target.host, target.metrics_port, target.security).fetch(self._timeout)
-        return parse_metrics(text, target.model, target.version, on_gpu=on_gpu(self.original))
+        return parse_metrics(text, target.model, target.version, on_gpu=bool(on_gpu(self.original)))
 
     def _batches(self) -> tuple[np.ndarray, np.ndarray]:
         self._sample()

@@ -26,9 +26,12 @@ def are_alike(config: Mapping[str, Any]) -> bool:
     return len({(group.get("kind"), int(group.get("count", 1))) for group in _active(config)}) <= 1
 
 
-def on_gpu(config: Mapping[str, Any]) -> bool:
-    """Whether the instances run on GPUs."""
-    return any(group.get("kind") == "KIND_GPU" for group in _active(config))
+def on_gpu(config: Mapping[str, Any]) -> bool | None:
+    """Whether instances run on GPUs; None if that is left to the model or to the server."""
+    kinds = {group.get("kind") for group in _active(config)}
+    if "KIND_GPU" in kinds:
+        return True
+    return False if kinds == {"KIND_CPU"} else None
 
 
 def count_places(config: Mapping[str, Any]) -> int:

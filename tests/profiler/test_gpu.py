@@ -149,6 +149,15 @@ def test_only_the_gpus_that_the_server_is_on_count(gpus: Any) -> None:
     assert (reading.share, reading.memory, reading.energy) == (0.8, 10, 5.0)
 
 
+def test_a_model_on_the_processor_has_no_gpu(gpus: Any) -> None:
+    """Whatever others do with those of the machine; one that uses a GPU against its configuration has it."""
+    device = Device([9], samples=[(1, 80)])
+
+    assert repr(gpus(device).read(SERVER, elsewhere=True)) == repr(NOTHING)
+    device.running.append(7)
+    assert gpus(device).read(SERVER, elsewhere=True).share == pytest.approx(0.8)
+
+
 def test_all_count_where_the_driver_does_not_show_the_server(gpus: Any) -> None:
     """In a container its process ids are others; what foreign processes use is not known then."""
     one, two = Device([107], samples=[(1, 80)], memory=10), Device([], samples=[(1, 30)], memory=5)

@@ -166,7 +166,7 @@ class NeuralPrior:
             return
         self.knowledge = ServerKnowledge(
             cores=cores,
-            gpu=math.isfinite(seen["gpu"]),
+            gpu=seen["gpu"] > 0.0,  # a GPU that idles while requests are answered is not the server's
             seconds=times,
             doubt=doubt,
         )

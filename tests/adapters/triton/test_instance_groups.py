@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tuner.adapters.triton.configuration import read_configuration, rewrite
+from tuner.adapters.triton.instance_groups import on_gpu
 from tuner.adapters.triton.knobs import knob_space
 from tuner.errors import InvalidInput
 from tuner.knobs import Role
@@ -54,6 +55,21 @@ def test_instances_on_all_gpus_execute_at_once(groups: list[dict[str, Any]], pla
     space = knob_space(config(*groups), {}, cores=4)
 
     assert space.value_of(Role.PARALLELISM, space.default.replace(instances=2)) == 2 * places
+
+
+@pytest.mark.parametrize(
+    ("groups", "known"),
+    [
+        ([gpu(0), CPU], True),
+        ([CPU, gpu(0, passive=True)], False),
+        ([CPU, {"kind": "KIND_MODEL", "count": 1}], None),
+        ([{"count": 1}], None),
+        ([], None),
+    ],
+)
+def test_where_the_instances_run(groups: list[dict[str, Any]], known: bool | None) -> None:
+    """The model or the server may decide it."""
+    assert on_gpu(config(*groups)) is known
 
 
 def test_groups_that_differ_have_a_knob_each() -> None:

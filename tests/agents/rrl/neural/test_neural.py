@@ -254,6 +254,16 @@ def test_a_prior_knows_nothing_until_a_window_was_watched() -> None:
     assert not prior.watch(0, seen())  # the same again shows nothing new
 
 
+@pytest.mark.parametrize(("share", "gpu"), [(math.nan, False), (0.0, False), (0.3, True)])
+def test_a_server_on_a_gpu_is_told_by_its_use(share: float, gpu: bool) -> None:
+    """A machine may have one that idles while the server works on the processor."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen(gpu=share))
+
+    assert prior.knowledge is not None
+    assert prior.knowledge.gpu is gpu
+
+
 def test_estimates_are_kept_of_few_loads_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those asked for last; a load that changes for days fills no memory."""
     monkeypatch.setattr("tuner.agents.rrl.neural.prior.KEPT", 0)
