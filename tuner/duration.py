@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 
 from tuner.errors import InvalidInput
 
 __all__ = ["format_duration", "format_latency", "format_ms", "is_cut", "parse_duration"]
 
-SMALL = {"ns": 1e9, "us": 1e6, "µs": 1e6, "μs": 1e6}
-"""Units of a microsecond or less, and how many are a second; micro is its sign or the letter mu."""
+MICRO = Fraction(1, 10**6)
+UNITS = {
+    "ns": MICRO / 1000,
+    "us": MICRO,
+    "µs": MICRO,
+    "μs": MICRO,
+    "ms": MICRO * 1000,
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
+"""Go's units, and how many seconds they are; micro is its sign or the letter mu."""
+PART = rf"(\d+\.?\d*|\.\d+)({'|'.join(UNITS)})"
 
 
 def parse_duration(text: str, setting: str) -> float:
@@ -30,8 +42,8 @@ def parse_duration(text: str, setting: str) -> float:
 
     try:
         seconds = float(durationpy.from_str(text.strip()).total_seconds())
-        if small := re.fullmatch(rf"([\d.]+)({'|'.join(SMALL)})", text.strip()):
-            seconds = float(small[1]) / SMALL[small[2]]  # durationpy rounds to microseconds: 100ns would be 0
+        if re.fullmatch(f"({PART})+", text.strip()):  # durationpy rounds to microseconds: 0.1us would be 0
+            seconds = float(sum(Fraction(number) * UNITS[unit] for number, unit in re.findall(PART, text)))
     except (durationpy.DurationError, ValueError, OverflowError, IndexError):
         raise InvalidInput(setting, f"'{text}' is not a duration", "write it like 30ms, 1.5s or 2m") from None
     if not math.isfinite(seconds) or seconds < 0:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tuner.errors import StorageError
 from tuner.files.storage import read_file
 
-__all__ = ["Identity", "read_identity"]
+__all__ = ["NO_PASSWORD", "Identity", "read_identity"]
 
 LARGEST_FILE = 10_000_000
 """Bytes of a file of certificates."""

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tuner.adapters.connection.address import Option, existing_path
 from tuner.adapters.connection.credentials import read_secret
-from tuner.adapters.connection.identity import read_identity
+from tuner.adapters.connection.identity import NO_PASSWORD, read_identity
 from tuner.errors import InvalidInput, StorageError, TunerError
 
 __all__ = ["SECURITY", "SECURITY_OPTIONS", "Security", "certificate_files", "parse_security"]
@@ -85,8 +85,9 @@ class Security:
         try:
             context = ssl.create_default_context(cafile=self.ca)
             if self.cert is not None:
-                context.load_cert_chain(self.cert, self.key)
+                context.load_cert_chain(self.cert, self.key, NO_PASSWORD)
         except (OSError, ssl.SSLError) as error:
+            read_identity(self.cert, self.key, self.ca)  # it names the file
             raise StorageError(f"the certificates cannot be used: {error}") from error
         token = read_secret(self.token_file, "token_file") if self.token_file is not None else ""
         return context, {"Authorization": f"Bearer {token}"} if token else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -25,8 +26,8 @@ DELAY_GRID = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02)
 LONGEST_DELAY = 1.0
 MICROSECOND = 1e-6
 """In which Triton and TensorFlow Serving count delays, s."""
-STEP_ROUNDING = 1e-3
-"""Part of a step by which a value may miss a whole number of them: floats cannot say every microsecond."""
+STEP_ROUNDING = 1e-9
+"""Part of a value by which it may miss a whole number of steps: floats cannot say every microsecond."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +62,8 @@ class KnobKind:
         if self.whole and value != int(value):
             raise InvalidInput(f"knob {name}", f"{value:g} is not a whole number")
         # What a server rounds it reads back as another value, which then looks like somebody else's change.
-        if self.step and abs(value / self.step - round(value / self.step)) > STEP_ROUNDING:
+        rounded = round(value / self.step) * self.step if self.step else value
+        if not math.isclose(value, rounded, rel_tol=STEP_ROUNDING):
             problem = f"{value:g} {self.unit} is not a multiple of {self.step:g} {self.unit}"
             raise InvalidInput(f"knob {name}", problem, "the server would round it")
 

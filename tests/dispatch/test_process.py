@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from tests.dispatch.fakes import MS, FakeServer
-from tests.dispatch.test_reload import config, on
+from tests.dispatch.test_reload import config, on, watches
 from tuner.dispatch.config import DispatchConfig
+from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.process import DispatchProcess, run_dispatch
 from tuner.errors import InvalidInput
 
@@ -209,3 +210,29 @@ def test_the_signal(servers: dict[str, FakeServer]) -> None:
     assert "dispatches n by symphony" in said[1]
     assert said[-1] == "ended"
     assert set(servers) == {"a:1", "b:1"}
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_reload_while_the_dispatcher_begins(
+    servers: dict[str, FakeServer], monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """It waits until the dispatcher listens: nothing fails, and no server is watched twice."""
+    monkeypatch.setattr(Dispatcher.start, "__defaults__", (0.3,))
+    servers["a:1"].alive = False
+
+    async def main() -> None:
+        begins = listening(50.0, grpc="127.0.0.1:0", control="127.0.0.1:0")
+        said, started = list[str](), asyncio.Event()
+        process = DispatchProcess(begins, said.append)
+        serving = asyncio.ensure_future(process.serve(started.set))
+        while not early and not process.dispatcher.pools:
+            await asyncio.sleep(1 * MS)
+        reload = asyncio.ensure_future(process.reload())
+        await started.wait()
+        await reload
+        assert [sentence.split(" by")[0] for sentence in said] == ["dispatches m"] * 2
+        assert watches() == 1
+        process.stop()
+        await serving
+
+    asyncio.run(main())

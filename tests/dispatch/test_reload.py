@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -233,6 +234,34 @@ def test_what_waits_goes_on_elsewhere() -> None:
             answers = await asyncio.gather(*calls)
             assert sum(isinstance(one, Reply) for one in answers) == 40
             assert sum(items for _, items in found.servers["b:1"].batches) >= 20
+
+    run(main())
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_what_waits_is_not_refused_for_the_limits_of_a_file(tmp_path: Path, renewed: bool) -> None:
+    """Neither if the new file has a shorter queue, nor if knobs were set beyond the present one."""
+
+    async def main() -> None:
+        (certificate := tmp_path / "ca.pem").write_text("old")
+        target = f"triton://a:1/m?tls=grpc&ca={certificate}"
+        limits: dict[str, Any] = {"slo_ms": 5000.0, "queue": 4, "max_batch": 2}
+        found = bench({"name": "m", "backends": [target], **limits}, servers=2, policy="eager")
+        async with found as dispatcher:
+            found.servers["a:1"].beta = 0.1
+            pool = dispatcher.pools[0]
+            pool.reconfigure(pool.rules, [replace(pool.session("m"), queue=1000, max_batch=8)])
+            sizes = [1] * 40 + [8]
+            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request(items=n)))) for n in sizes]
+            await asyncio.sleep(1 * MS)
+            if renewed:
+                certificate.write_text("another one")
+                await dispatcher.renew()
+            else:
+                await dispatcher.reload(config(on("m", "b", **{**limits, "max_batch": 8}), policy="eager"))
+            assert dispatcher.pools[0] is not pool
+            assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * len(sizes)
+            assert dispatcher.pools[0].session("m").queue == (1000 if renewed else 4)
 
     run(main())
 

@@ -7,12 +7,12 @@ deadline and handed to its session's pool. It gets one answer or one refusal, at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tuner.dispatch.backends.connection import Lost
-from tuner.dispatch.config import DispatchConfig, SessionConfig
+from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.journal import Journal
 from tuner.dispatch.keeper import POLL, Connect, Members, PoolKeeper, partners, pool_session
@@ -20,6 +20,7 @@ from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.pool import Pool
+from tuner.dispatch.pool.rules import PoolSession, Rules
 from tuner.dispatch.pool.sending.tensors import count_items, kind_of
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, TraceContext
 from tuner.dispatch.tracing import Tracing
@@ -208,7 +209,7 @@ class Dispatcher:
         await self._keeper.come_up(self.pools, wait)
         self._places = {one.name: pool for pool in self.pools for one in pool.sessions}
 
-    async def reload(self, config: DispatchConfig, wait: float = START) -> None:
+    async def reload(self, config: DispatchConfig, wait: float = START, *, keep_knobs: bool = False) -> None:
         """Go over to another configuration; every request that was taken is answered.
 
         Pools whose sessions and backends are the same, with their certificates, go on. Of the others new ones
@@ -219,6 +220,7 @@ class Dispatcher:
         Args:
             config: The new configuration.
             wait: Longest time for the servers of new pools to come up, s.
+            keep_knobs: Whether knobs stay as they are set, for the same sessions; else the file counts.
 
         Raises:
             InvalidInput: No backend came up for a session that has one now, or the dispatcher is ending;
@@ -236,7 +238,11 @@ class Dispatcher:
             for pool in plan.begun:
                 await self._keeper.end(pool)
             raise
-        self._carry_out(plan, config)
+        rules, sessions = config.rules(), {one.name: pool_session(one) for one in config.sessions}
+        if keep_knobs:
+            rules = self.pools[0].rules
+            sessions = {one.name: one for pool in self.pools for one in pool.sessions}
+        self._carry_out(plan, config, rules, sessions)
 
     async def renew(self) -> None:
         """Open new connections to backends whose certificates were renewed; knobs stay as they are set.
@@ -245,11 +251,7 @@ class Dispatcher:
             InvalidInput: By the new ones no backend came up for a session that has one now; nothing changes.
             StorageError: One cannot be read, or does not fit its key; nothing changes.
         """
-        rules = self.pools[0].rules
-        sessions = {one.name: one for pool in self.pools for one in pool.sessions}
-        await self.reload(self.config)
-        for pool in self.pools:
-            pool.reconfigure(rules, [sessions[one.name] for one in pool.sessions])
+        await self.reload(self.config, keep_knobs=True)
 
     def _prepare(self, plan: _Plan, config: DispatchConfig) -> None:
         """Find the pools that go on, and begin those that are new; ``plan`` is modified in place.
@@ -262,8 +264,6 @@ class Dispatcher:
             pool = present.pop(Members.of(members, config), None)
             if pool is None:
                 plan.begun.append(pool := self._keeper.begin(members, config))
-            else:
-                plan.kept.append((pool, members))
             plan.pools.append(pool)
         plan.gone = list(present.values())
 
@@ -280,10 +280,12 @@ class Dispatcher:
             if not pool.up and losers:
                 raise InvalidInput(f"backends of {', '.join(losers)}", pool.why_down())
 
-    def _carry_out(self, plan: _Plan, config: DispatchConfig) -> None:
+    def _carry_out(
+        self, plan: _Plan, config: DispatchConfig, rules: Rules, sessions: Mapping[str, PoolSession]
+    ) -> None:
         """Go over to the pools of a plan."""
-        for pool, members in plan.kept:
-            pool.reconfigure(config.rules(), [pool_session(one) for one in members])
+        for pool in plan.pools:
+            pool.reconfigure(rules, [sessions[one.name] for one in pool.sessions])
         for pool in plan.begun:
             pool.restart()  # the old pools have gone on sending batches to its servers
         self.config, self.pools = config, plan.pools
@@ -301,7 +303,7 @@ class Dispatcher:
     def _move(self, pending: Pending, pool: Pool) -> None:
         """Let a request that another pool had wait in this one."""
         self._open[pending] = pool
-        pool.submit(pending)
+        pool.submit(pending, waited=True)
 
     def _hand_over(self, pending: Pending) -> bool:
         """Let a request that an old pool could not get answered go on where its session is now.
@@ -354,8 +356,6 @@ class _Plan:
 
     pools: list[Pool] = field(default_factory=list)
     """All pools after the reload."""
-    kept: list[tuple[Pool, list[SessionConfig]]] = field(default_factory=list)
-    """Pools that go on, with the new settings of their sessions."""
     begun: list[Pool] = field(default_factory=list)
     """Pools that are new."""
     gone: list[Pool] = field(default_factory=list)

@@ -60,7 +60,7 @@ class DispatchProcess:
         self._say = say
         self._log = log
         self._journal = Journal() if log is not None else None
-        self._ended = asyncio.Event()
+        self._ended, self._listens = asyncio.Event(), asyncio.Event()
         self.metrics = Metrics()
         self._tracing = None
         if config.tracing is not None:
@@ -103,6 +103,7 @@ class DispatchProcess:
                 if self._config.listen.control is not None:
                     await self.control.start(self._config.listen.control)
                 self._say(self._summary())
+                self._listens.set()
                 watching = asyncio.create_task(self._watch())
                 try:
                     with heap_at_rest():
@@ -124,10 +125,13 @@ class DispatchProcess:
     async def reload(self) -> None:
         """Read the configuration again, and go over to it; every request that was taken is answered.
 
+        One that comes while the dispatcher begins is done once it listens.
+
         Raises:
             InvalidInput: It has a mistake, or asks for what needs a restart; nothing changes.
             StorageError: It cannot be read; nothing changes.
         """
+        await self._listens.wait()
         async with self.dispatcher.changing:
             try:
                 config = await asyncio.to_thread(self._read)

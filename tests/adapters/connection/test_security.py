@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.adapters.certificates import make_certificates
+from tests.adapters.certificates import make_certificates, openssl
 from tests.adapters.mounted import mount
 from tuner.adapters.connection.channel import open_channel
 from tuner.adapters.connection.security import (
@@ -201,8 +201,17 @@ def test_options_that_cannot_be(options: dict[str, str], words: str, certificate
 
 def test_files_that_are_no_certificates(certificates: Path) -> None:
     """The message is about certificates."""
-    with pytest.raises(StorageError, match="certificates cannot be used"):
+    with pytest.raises(StorageError, match="token: is no certificate"):
         Security(metrics=True, ca=certificates / "token").web()
+
+
+def test_nobody_is_asked_for_the_password_of_a_key(certificates: Path) -> None:
+    """A daemon would wait for it for ever. The file is named."""
+    ca, certificate, locked = (certificates / name for name in ("ca.crt", "client.crt", "locked.key"))
+    openssl(certificates, "ec", "-in", "client.key", "-aes128", "-passout", "pass:word", "-out", locked.name)
+
+    with pytest.raises(StorageError, match=r"locked.key: is no key, or one with a password"):
+        Security(metrics=True, ca=ca, cert=certificate, key=locked).web()
 
 
 def test_the_files_of_certificates_that_a_target_names() -> None:

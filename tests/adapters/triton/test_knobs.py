@@ -178,6 +178,13 @@ def test_delays_are_whole_microseconds(delay: int) -> None:
         kind.check("max_queue_delay", (delay - 0.5 if delay else 0.1) / 1e6)
 
 
+@pytest.mark.parametrize("delay", [1e-9, 1.001e-6])
+def test_a_nanosecond_is_not_the_rounding_of_a_float(delay: float) -> None:
+    """The server would drop it, and what it reads back would be another value."""
+    with pytest.raises(InvalidInput, match="is not a multiple of 1e-06 s"):
+        kind_of("max_queue_delay", 64).check("max_queue_delay", delay)
+
+
 def test_delays_that_are_applied_are_whole_microseconds_too() -> None:
     """Also those that are on no grid, such as an operator's pin."""
     space = knob_space(MODEL, {}, cores=2)

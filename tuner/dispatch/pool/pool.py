@@ -124,20 +124,25 @@ class Pool:
         """Return how many items of a session wait."""
         return self._queues[session].items
 
-    def submit(self, pending: Pending) -> None:
-        """Take a request, or refuse it."""
+    def submit(self, pending: Pending, *, waited: bool = False) -> None:
+        """Take a request, or refuse it.
+
+        Args:
+            pending: The request.
+            waited: Whether another pool had it: then the queue may hold more than its limit.
+        """
         queue = self._queues[pending.session]
         if not self.up:
             pending.refuse(Status.UNAVAILABLE, self.why_down())
         elif pending.items > queue.largest:
             problem = f"has {pending.items} items, but {pending.session} takes {queue.largest} at once"
             pending.refuse(Status.INVALID, problem)
-        elif pending.items > queue.session.queue:
+        elif pending.items > queue.session.queue and not waited:
             problem = (
                 f"has {pending.items} items, but the queue of {pending.session} holds {queue.session.queue}"
             )
             pending.refuse(Status.INVALID, problem)
-        elif queue.items + pending.items > queue.session.queue:
+        elif queue.items + pending.items > queue.session.queue and not waited:
             problem = f"the queue of {pending.session} is full ({queue.session.queue} items)"
             pending.refuse(Status.EXHAUSTED, problem)
         else:
