@@ -7,6 +7,7 @@ import math
 import pytest
 
 from tuner.duration import format_duration, format_latency, format_ms, parse_duration
+from tuner.errors import InvalidInput
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,8 @@ def test_a_latency_that_was_cut_off_is_a_lower_bound(
         ("0.0001ms", 1e-7),
         ("1.0004ms", 0.0010004),
         ("1ms500ns", 0.0010005),
+        ("1ms100ns", 0.0010001),
+        ("0", 0.0),
         ("500us", 0.0005),
         ("3µs", 3e-6),
         ("2ms", 0.002),
@@ -55,3 +58,10 @@ def test_a_latency_that_was_cut_off_is_a_lower_bound(
 def test_small_durations_are_not_rounded(text: str, seconds: float) -> None:
     """What cannot have them says so; it would not know of a 0 that it was something else."""
     assert parse_duration(text, "--knob") == seconds
+
+
+@pytest.mark.parametrize("text", ["-100ns", "-0.0001ms", "-2ms"])
+def test_small_negative_durations_are_refused(text: str) -> None:
+    """They are not taken for 0."""
+    with pytest.raises(InvalidInput, match="is negative"):
+        parse_duration(text, "--knob")

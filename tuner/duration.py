@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from fractions import Fraction
+from collections.abc import Mapping
+from decimal import Decimal
 
 from tuner.errors import InvalidInput
 
 __all__ = ["format_duration", "format_latency", "format_ms", "is_cut", "parse_duration"]
 
-MICRO = Fraction(1, 10**6)
-UNITS = {
-    "ns": MICRO / 1000,
-    "us": MICRO,
-    "µs": MICRO,
-    "μs": MICRO,
-    "ms": MICRO * 1000,
-    "s": Fraction(1),
-    "m": Fraction(60),
-    "h": Fraction(3600),
-}
-"""Go's units, and how many seconds they are; micro is its sign or the letter mu."""
-PART = rf"(\d+\.?\d*|\.\d+)({'|'.join(UNITS)})"
+PART = re.compile(r"([\d.]+)([a-zµμ]+)")
+"""A number and its unit; micro is its sign or the letter mu."""
 
 
 def parse_duration(text: str, setting: str) -> float:
@@ -38,17 +28,22 @@ def parse_duration(text: str, setting: str) -> float:
     Raises:
         InvalidInput: Not a duration, negative or not finite.
     """
-    import durationpy
+    import durationpy.duration
 
     try:
-        seconds = float(durationpy.from_str(text.strip()).total_seconds())
-        if re.fullmatch(f"({PART})+", text.strip()):  # durationpy rounds to microseconds: 0.1us would be 0
-            seconds = float(sum(Fraction(number) * UNITS[unit] for number, unit in re.findall(PART, text)))
+        durationpy.from_str(text.strip())  # it rounds to microseconds: 100ns would be 0
+        seconds = _exact(text.strip(), durationpy.duration.units)
     except (durationpy.DurationError, ValueError, OverflowError, IndexError):
         raise InvalidInput(setting, f"'{text}' is not a duration", "write it like 30ms, 1.5s or 2m") from None
     if not math.isfinite(seconds) or seconds < 0:
         raise InvalidInput(setting, f"'{text}' is negative or not finite", "write it like 30ms, 1.5s or 2m")
     return seconds
+
+
+def _exact(text: str, units: Mapping[str, int]) -> float:
+    """Return the seconds of a duration that is one; of each unit it is known how many ns it has."""
+    total = sum(Decimal(number) * units[unit] for number, unit in PART.findall(text))
+    return float(total / 10**9) * (-1 if text.startswith("-") else 1)
 
 
 def format_duration(seconds: float) -> str:

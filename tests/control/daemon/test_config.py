@@ -213,6 +213,7 @@ def test_days_may_wrap_around_the_week(load: Load) -> None:
             'line 5: targets[0].maintenance[0].to: is the time of `from`; for whole days write from: "00:00"',
         ),
         (TARGET + "    maintenance: [{from: '00:00', to: '00:00'}]\n", "maintenance[0].to: is the time of"),
+        (TARGET + "    maintenance: [{from: '24:00', to: '24:00'}]\n", "maintenance[0]: `from` and `to` are"),
         (TARGET + "    guard: {budget: 2}\n", "guard.budget: must be less than or equal to 1, but got 2"),
         (TARGET.replace("sim://mlp", "mlp"), "line 3: targets[0].url: 'mlp' has no known scheme"),
         (

@@ -13,6 +13,7 @@ from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measu
 from tests.control.drive.driver_bed import (
     FakeClock,
     FakeServer,
+    drive,
 )
 from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server, silent
 from tuner.adapters import ApplyReport
@@ -376,6 +377,28 @@ def test_windows_that_were_only_watched_belong_to_their_own_load(store: Store) -
 
     assert third.loop.level == third.loop.levels.level(800.0)
     assert len(third.loop.memory.visits()) == 2
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_one_that_only_watches_decides_nothing_of_a_server_that_was_restarted(
+    store: Store, away: bool
+) -> None:
+    """A daemon in mode `observe` went on after one that had tuned; its history said what to restore."""
+    best = configuration(2)
+    target = server(lambda c: 0.010 if c == best else 0.020)
+    first, _ = life(store, target, best)
+    for _ in range(3):
+        first.step()
+    assert first.loop.last_good == best
+    target.running = GOOD
+    standing = store.target("a", "fake://x/m", SPACE, target.current())
+    watching, _ = drive(target, apply=False, resume=standing.state)
+    target.away_until = target.clock.now() + 20.0 if away else -math.inf
+
+    records = [watching.observe() for _ in range(2)]
+
+    assert [type(record.decision) for record in records] == [Hold, Hold]
+    assert watching.loop.last_good == best
 
 
 def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:

@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 from pydantic import field_validator as check_field
+from pydantic import model_validator as check_model
 
 from tuner.adapters.connection.credentials import check_not_in_the_clear, check_private
 from tuner.adapters.place import Place, places_of
@@ -37,6 +38,7 @@ __all__ = ["Bounds", "DaemonConfig", "GuardSection", "Maintenance", "SliSection"
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MIDNIGHT = clock_time(0)
+WHOLE_DAYS = 'for whole days write from: "00:00" and to: "24:00"'
 
 
 class Section(Part):
@@ -152,8 +154,16 @@ class Maintenance(Section):
     def _is_not_the_beginning(cls, end: Any, info: ValidationInfo) -> Any:
         # As written: 24:00 is read as midnight, too, and a day from 00:00 to 24:00 is one.
         if str(end).strip() != "24:00" and _moment(end) == info.data.get("begin"):
-            raise ValueError('is the time of `from`; for whole days write from: "00:00" and to: "24:00"')
+            raise ValueError(f"is the time of `from`; {WHOLE_DAYS}")
         return end
+
+    @check_model(mode="before")
+    @classmethod
+    def _is_not_the_end_alone(cls, written: Any) -> Any:
+        times = [written.get("from"), written.get("to")] if isinstance(written, Mapping) else []
+        if [str(time).strip() for time in times] == ["24:00", "24:00"]:
+            raise ValueError(f"`from` and `to` are the same time; {WHOLE_DAYS}")
+        return written
 
     def open(self, now: datetime) -> bool:
         """Whether a local time of the target's time zone lies within the maintenance window."""

@@ -191,7 +191,7 @@ class Driver:
     def observe(self) -> WindowRecord:
         """Take one turn that leaves the server as it is."""
         self.loop.level = None  # it observes none of these windows: its level is an earlier one's
-        return self._turn(lambda _: Hold(reason="only observing"))
+        return self._turn(lambda _: Hold(reason="only observing"), watching=not self._oversight.apply)
 
     def finish(self) -> Configuration:
         """Leave the server with the best configuration that was tried under the present load.
@@ -229,18 +229,19 @@ class Driver:
         self.loop.observe(event)
         return self.loop.decide()
 
-    def _turn(self, judge: Callable[[Measurement], Decision]) -> WindowRecord:
+    def _turn(self, judge: Callable[[Measurement], Decision], *, watching: bool = False) -> WindowRecord:
+        """Take one turn; one who only watches decides nothing, not even what is to be restored."""
         self._number += 1
         try:
             measurement = self._measure()
             found = self._ask_running(measurement.configuration)
         except AdapterError as error:
-            return self._recover(error)
+            return self._recover(error, watching=watching)
         self.reconciler.may_have_restarted |= measurement.restarted
         if found.apart:  # the window shows no one configuration
             disturbed = (*measurement.disturbed, found.apart)
             measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)
-        return self._act(found, lambda: judge(measurement), measurement)
+        return self._act(found, lambda: judge(measurement), measurement, watching=watching)
 
     def _measure(self) -> Measurement:
         """Measure a window, and add to it what the change before it cost its requests."""
@@ -254,7 +255,7 @@ class Driver:
         self._due, self._settle, self._change_before = math.inf, 0.0, None
         return measurement
 
-    def _recover(self, error: AdapterError) -> WindowRecord:
+    def _recover(self, error: AdapterError, *, watching: bool) -> WindowRecord:
         """Wait for a server that is away, then decide without a window; a lost configuration is restored."""
         self._notify(f"{error}; keeping the last good configuration and waiting for the server")
         self._journal.stands(self._state())
@@ -267,7 +268,12 @@ class Driver:
         if same and waited < AT_ONCE:
             reason = str(error)  # only the server's metrics were away
         overdue, self._due = begun > self._due, self._due + waited  # an outage makes no window overdue
-        record = self._act(found, lambda: self._decide(on.Unseen(current, reason, overdue)))
+
+        def judge() -> Decision:
+            decision = self._decide(on.Unseen(current, reason, overdue))
+            return Hold(reason=reason) if watching else decision
+
+        record = self._act(found, judge, watching=watching)
         self._settle = max(self._settle, AFTER_OUTAGE)
         return replace(record, error=record.error or str(error))
 
@@ -294,7 +300,12 @@ class Driver:
         return self.backend.turnover if isinstance(self.backend, ComingAndGoing) else 0
 
     def _act(
-        self, found: Found, judge: Callable[[], Decision], measurement: Measurement | None = None
+        self,
+        found: Found,
+        judge: Callable[[], Decision],
+        measurement: Measurement | None = None,
+        *,
+        watching: bool = False,
     ) -> WindowRecord:
         """Take the steps of a turn that follow its window, or its outage.
 
@@ -302,11 +313,12 @@ class Driver:
             found: What the server runs.
             judge: Observes what the window showed, and decides if there is nothing to restore.
             measurement: The window, if there was one.
+            watching: Nothing is restored, nor said to be.
         """
         self.loop.observe(on.Ordered(self._oversight.orders.read()))
         restore = self.reconciler.compare(found)
         judged, before = judge(), self.running  # what is restored is judged by what is known of this load
-        decision = restore or judged
+        decision = judged if watching else restore or judged
         if restore is not None:
             self.running = found.configuration
         record = WindowRecord(
