@@ -74,9 +74,10 @@ class Experiment(ABC, Generic[Task, Answer]):
         self.stopped = False
         """Whether Ctrl-C ended it before all seeds were measured."""
 
-    def __reduce__(self) -> tuple[type[Experiment[Task, Answer]], tuple[ExperimentOptions]]:
-        """Pickle the experiment with its options alone, because the watcher belongs to this process."""
-        return type(self), (self.options,)
+    def __reduce__(self) -> tuple[type[Experiment[Task, Answer]], tuple[ExperimentOptions], dict[str, Any]]:
+        """Pickle the experiment with what it has prepared; the watcher belongs to this process."""
+        kept = {name: value for name, value in vars(self).items() if name != "watcher"}
+        return type(self), (self.options,), kept
 
     @abstractmethod
     def tasks(self) -> Iterable[Task]:
@@ -135,7 +136,10 @@ class Experiment(ABC, Generic[Task, Answer]):
         return self.about.live
 
     def prepare(self) -> None:
-        """Do once, before any task is measured, what the processes that measure would all do."""
+        """Do once, before any task is measured, what the processes that measure would all do.
+
+        What it sets on the experiment, they have, too.
+        """
 
     def run(self) -> Result:
         """Measure everything and summarise it.

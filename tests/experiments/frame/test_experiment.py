@@ -55,6 +55,24 @@ class Squares(Experiment[int, int]):
         return {"numbers": len(self.numbers)}
 
 
+@experiment(name="prepared", title="What was prepared", minutes=0.1)
+class Prepared(Experiment[int, int]):
+    """Measures with what it has prepared."""
+
+    def prepare(self) -> None:
+        self._halves = {4: 2, 6: 3}
+
+    def tasks(self) -> Sequence[int]:
+        return (4, 6)
+
+    def measure(self, task: int, seed: int) -> int:
+        return self._halves[task] + seed
+
+    def rows(self, found: Answers[int, int]) -> Iterator[Row]:
+        for task, answers in found.items():
+            yield row(f"{task}", answers)
+
+
 @experiment(name="steps", title="Some steps", minutes=0.1, repeated=False)
 class Steps(SequentialExperiment[str]):
     """A sequence that says what it does."""
@@ -76,6 +94,14 @@ def test_answers_are_paired_with_their_tasks_and_seeds(workers: int) -> None:
         ("5", 26.0, 28.0), ("3", 10.0, 12.0), ("2", 5.0, 5.0),
     ]  # fmt: skip
     assert (result.experiment, result.seeds, result.configuration) == ("squares", 3, {"numbers": 4})
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_was_prepared_is_there_wherever_it_is_measured(workers: int) -> None:
+    """Also in processes of their own."""
+    result = Prepared(ExperimentOptions(seeds=1, workers=workers)).run()
+
+    assert [(one.id, one.measured) for one in result.rows] == [("4", 2.0), ("6", 3.0)]
 
 
 def test_ctrl_c_keeps_the_seeds_that_are_complete() -> None:
