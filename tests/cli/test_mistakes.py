@@ -99,7 +99,7 @@ run sim://mlp --slo =3ms                              | mean, p50, p95, p99
 {RUN} --knob max_batch_size=0,4                       | knob max_batch_size
 {RUN} --knob max_batch_size=1.5                       | knob max_batch_size
 {RUN} --knob max_batch_size=4 --knob max_batch_size=8 | max_batch_size
-{RUN} --knob max_queue_delay=0,2h                     | max_queue_delay: 7200 is not between 0 and 1
+{RUN} --knob max_queue_delay=0,2h                     | max_queue_delay: 7200 is not between 0 and 60
 {RUN} --knob threads=1,2                              | knob threads
 {RUN} --window 1ms                                    | --window
 {RUN} --window 1h                                     | --window
