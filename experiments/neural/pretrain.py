@@ -1,8 +1,9 @@
 """Trains the weights of the neural estimator again, as they come with the package.
 
 The samples are windows of random servers of every kind (:mod:`tuner.envs.randomised`); nothing in
-them was measured on a real one. With the same versions of numpy and PyTorch the weights are the same bit by
-bit on a CPU. A GPU is used where PyTorch sees one, and gives other bits; ``CUDA_VISIBLE_DEVICES= tuner ...``
+them was measured on a real one. With the same versions of numpy and PyTorch, on the same kind of processor,
+the weights are the same bit by bit; numpy and MKL choose their instructions by the processor, and others
+round otherwise. So does a GPU, which is used where PyTorch sees one; ``CUDA_VISIBLE_DEVICES= tuner ...``
 hides it. The weights are written beside the result; to use them, copy both files to ``agents/rrl/neural``.
 """
 

@@ -57,7 +57,7 @@ def train(
     device: str = "cpu",
     progress: Callable[[float], None] = lambda _: None,
 ) -> Network:
-    """Train a network; on the CPU the same samples and recipe give the same bits.
+    """Train a network; on one kind of processor the same samples and recipe give the same bits.
 
     Args:
         samples: What to learn from.
