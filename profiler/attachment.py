@@ -28,6 +28,7 @@ from tuner.profiler.window import LIMITS, Limits
 from tuner.setting import Load, Setting
 
 if TYPE_CHECKING:
+    from tuner.profiler.host import LocalHost, RemoteHost
     from tuner.profiler.load.generator import LoadGenerator
 
 __all__ = ["Attachment", "Simulated", "attach", "attach_for", "require_resource"]
@@ -220,19 +221,12 @@ def attach(
             description = backend.describe()
             yield _attached(backend, description, backend, clock=backend, host=backend, limits=limits)
             return
-        from tuner.profiler.host import LocalHost, RemoteHost
-
         description = backend.describe()
         generator = _generator(backend, load, seed)
         if generator is not None:
             opened.callback(generator.stop)
         backend = _with_client_limit(backend, generator, in_flight)
-        host = (
-            LocalHost(description.processes, on_gpu=description.on_gpu)
-            if description.processes
-            else RemoteHost()
-        )
-        opened.callback(host.close)
+        host = opened.enter_context(closing(_host(description)))
         yield _attached(
             backend,
             description,
@@ -242,6 +236,15 @@ def attach(
             limits=limits,
             indicator=indicator,
         )
+
+
+def _host(description: Description) -> LocalHost | RemoteHost:
+    """Return the server's machine: this one, if its processes are seen here."""
+    from tuner.profiler.host import LocalHost, RemoteHost
+
+    if not description.processes:
+        return RemoteHost()
+    return LocalHost(description.processes, on_gpu=description.on_gpu)
 
 
 def _offer(backend: Simulated, load: Load) -> None:

@@ -57,6 +57,7 @@ class Capabilities:
     quantile_memory: float = 0.0
     """As of :class:`~tuner.adapters.backend.Description`."""
     counts_by_process: bool = False
+    """As of :class:`~tuner.adapters.backend.Description`."""
     on_gpu: bool | None = None
     """As of :class:`~tuner.adapters.backend.Description`."""
     read_only: list[str] = field(default_factory=list)

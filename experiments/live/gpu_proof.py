@@ -68,6 +68,11 @@ class Proof(NamedTuple):
         """Return the windows by which a choice is judged."""
         return self.judged[self.chosen[name]]
 
+    def ratios(self, name: str, beside: str, figure: str) -> list[float]:
+        """Return a figure of one choice over that of another, round by round."""
+        pairs = zip(self.windows(name), self.windows(beside), strict=True)
+        return [getattr(one, figure) / getattr(other, figure) for one, other in pairs]
+
 
 def choose(grid: list[Swept]) -> tuple[float, dict[str, Configuration]]:
     """Return the SLO, s, and what is best in the grid and uses the GPU least within the SLO."""
@@ -132,15 +137,12 @@ class GpuProof(SequentialExperiment[Proof]):
 
     def rows(self, found: Answers[None, Proof]) -> Iterator[Row]:
         (proof,) = found[None]
-        best = [window.latency_p95 for window in proof.windows(BEST)]
-        tuned = [window.latency_p95 for window in proof.windows(_tuned("latency"))]
-        ratios = [one / other for one, other in zip(tuned, best, strict=True)]
-        yield row("tuned for latency: p95 over the grid's best", ratios, published=1.15, note="at most")
-        pairs = zip(proof.windows(_tuned("gpu")), proof.windows(LEAST), strict=True)
-        ratios = [one.gpu / other.gpu for one, other in pairs]
-        yield row("tuned for gpu: GPU use over the grid's least", ratios, published=1.15, note="at most")
-        pairs = zip(proof.windows(_tuned("gpu")), proof.windows(BEST), strict=True)
-        saved = [100 * (1 - one.gpu / other.gpu) for one, other in pairs]
+        latency, gpu = _tuned("latency"), _tuned("gpu")
+        over = proof.ratios(latency, BEST, "latency_p95")
+        yield row("tuned for latency: p95 over the grid's best", over, published=1.15, note="at most")
+        over = proof.ratios(gpu, LEAST, "gpu")
+        yield row("tuned for gpu: GPU use over the grid's least", over, published=1.15, note="at most")
+        saved = [100 * (1 - ratio) for ratio in proof.ratios(gpu, BEST, "gpu")]
         yield row("tuned for gpu: GPU use saved against the best p95", saved, unit="%")
         for name in proof.chosen:
             yield from _figures(name, proof.windows(name))
