@@ -21,6 +21,7 @@ EXTRAS = {
     "onnxruntime": "demo",
     "opentelemetry": "tracing",
     "optuna": "lab",
+    "pygrpc_native": "native",
     "tensorboard": "learn",
     "torch": "learn",
 }

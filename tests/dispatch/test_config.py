@@ -66,6 +66,12 @@ def test_a_file(tmp_path: Path) -> None:
         ("sessions:", "tracing: {endpoint: collector:4317}\nsessions:", "tracing.endpoint: "),
         ("sessions:", "tracing: {endpoint: http://a:1, ratio: 2}\nsessions:", "tracing.ratio: "),
         ('grpc: "127.0.0.1:9100", http: "[::1]:9101"', "", "nothing listens for clients"),
+        ('http: "[::1]:9101"', "grpc_server: rust", "listen.grpc_server: must be 'grpcio' or 'native'"),
+        (
+            'http: "[::1]:9101"',
+            "grpc_server: native, certificate: dispatch.yaml, key: dispatch.yaml",
+            "native has no TLS",
+        ),
     ],
 )
 def test_mistakes(tmp_path: Path, old: str, new: str, said: str) -> None:

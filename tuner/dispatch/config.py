@@ -19,6 +19,7 @@ from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.adapters.triton.target import TritonTarget
 from tuner.cluster.scenario.options import make_options
 from tuner.dispatch.backends.catalogue import parse_backend
+from tuner.dispatch.front.config import GrpcServer
 from tuner.dispatch.pool.rules import Rules
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, address_like, file_beside, mistake
@@ -46,6 +47,8 @@ class ListenSection(StrictPart):
 
     grpc: Address | None = None
     """For KServe's and TensorFlow Serving's clients over gRPC."""
+    grpc_server: GrpcServer = "grpcio"
+    """What speaks it: ``native``, an extra, costs less, but has no TLS and trusts its clients."""
     http: Address | None = None
     """For KServe's clients over HTTP."""
     control: Address | None = None
@@ -197,6 +200,8 @@ class DispatchConfig(StrictPart):
             raise ValueError("nothing listens for clients; give grpc, http or both")
         if (listen.certificate is None) != (listen.key is None):
             raise ValueError("certificate and key belong together; give both files")
+        if listen.grpc_server == "native" and listen.certificate is not None:
+            raise ValueError("grpc_server: native has no TLS; take grpcio, or leave certificate and key out")
         if listen.client_ca is not None and listen.certificate is None:
             raise ValueError("client_ca has no effect without a certificate; give one with its key")
         return listen

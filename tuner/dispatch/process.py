@@ -70,6 +70,7 @@ class DispatchProcess:
         self._certificates = _certificates(config)
         front = FrontConfig(
             grpc=config.listen.grpc,
+            grpc_server=config.listen.grpc_server,
             http=config.listen.http,
             identity=self._credentials.identity,
             token=self._credentials.clients,

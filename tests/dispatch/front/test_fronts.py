@@ -21,7 +21,7 @@ from tests.dispatch.front.echo import Echo
 from tuner.adapters.connection.identity import Identity, read_identity
 from tuner.dispatch.front import FrontConfig, Fronts, calls, intake
 from tuner.dispatch.front import fronts as fronts_module
-from tuner.dispatch.front.config import LARGEST_MESSAGE
+from tuner.dispatch.front.config import LARGEST_MESSAGE, GrpcServer
 from tuner.dispatch.request import Refused
 from tuner.errors import InvalidInput
 
@@ -64,11 +64,13 @@ async def until(event: Any) -> None:
     assert await asyncio.to_thread(event.wait, 5)
 
 
-def test_a_token_is_needed_where_there_is_one() -> None:
+def test_a_token_is_needed_where_there_is_one(grpc_server: GrpcServer) -> None:
     """Whoever only asks whether it is ready needs none."""
 
     async def live() -> None:
-        async with Fronts(Echo(), FrontConfig(grpc=ANY, http=ANY, token=TOKEN)) as fronts:
+        async with Fronts(
+            Echo(), FrontConfig(grpc=ANY, grpc_server=grpc_server, http=ANY, token=TOKEN)
+        ) as fronts:
             async with grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel:
                 assert await ask(channel) == "UNAUTHENTICATED"
                 for wrong in (f"Bearer {TOKEN}x", f"Basic {TOKEN}", TOKEN, ""):
@@ -116,13 +118,13 @@ def test_connections_are_encrypted_and_clients_certified(tmp_path: Path) -> None
     asyncio.run(live())
 
 
-def test_too_many_requests_are_refused() -> None:
+def test_too_many_requests_are_refused(grpc_server: GrpcServer) -> None:
     """Those in progress go on, and a place that becomes free is taken."""
 
     async def live() -> None:
         service = Echo()
         async with (
-            Fronts(service, FrontConfig(grpc=ANY, most_requests=1)) as fronts,
+            Fronts(service, FrontConfig(grpc=ANY, grpc_server=grpc_server, most_requests=1)) as fronts,
             grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
         ):
             first = asyncio.create_task(ask(channel, "slow"))
@@ -135,13 +137,13 @@ def test_too_many_requests_are_refused() -> None:
     asyncio.run(live())
 
 
-def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch, grpc_server: GrpcServer) -> None:
     """What they hold in memory is bounded, too."""
     monkeypatch.setattr(intake, "MOST_BYTES", 0)
 
     async def live() -> str:
         async with (
-            Fronts(Echo(), FrontConfig(grpc=ANY)) as fronts,
+            Fronts(Echo(), FrontConfig(grpc=ANY, grpc_server=grpc_server)) as fronts,
             grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
         ):
             return await ask(channel)
@@ -178,13 +180,13 @@ def test_bodies_take_room_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(live())
 
 
-def test_draining_answers_what_is_in_progress() -> None:
+def test_draining_answers_what_is_in_progress(grpc_server: GrpcServer) -> None:
     """New requests are refused, and those that ask hear that it is not ready."""
 
     async def live() -> None:
         service = Echo()
         async with (
-            Fronts(service, FrontConfig(grpc=ANY, http=ANY)) as fronts,
+            Fronts(service, FrontConfig(grpc=ANY, grpc_server=grpc_server, http=ANY)) as fronts,
             grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
         ):
             first = asyncio.create_task(ask(channel, "slow"))
@@ -266,13 +268,13 @@ def test_whoever_does_not_read_does_not_hold_up_the_end(monkeypatch: pytest.Monk
     asyncio.run(live())
 
 
-def test_stopping_withdraws_what_is_in_progress() -> None:
+def test_stopping_withdraws_what_is_in_progress(grpc_server: GrpcServer) -> None:
     """Over both protocols; the addresses are free again."""
 
     async def live() -> None:
         for protocol in ("grpc", "http"):
             service = Echo()
-            fronts = Fronts(service, FrontConfig(grpc=ANY, http=ANY))
+            fronts = Fronts(service, FrontConfig(grpc=ANY, grpc_server=grpc_server, http=ANY))
             await fronts.start()
             if protocol == "grpc":
                 channel = grpc.aio.insecure_channel(place(fronts.grpc_address))
@@ -356,14 +358,17 @@ def test_a_long_header_is_refused() -> None:
     asyncio.run(live())
 
 
-def test_an_address_that_is_taken_is_named() -> None:
+def test_an_address_that_is_taken_is_named(grpc_server: GrpcServer) -> None:
     """And what has been started is stopped."""
 
     async def live() -> None:
         taken = socket.create_server(ANY)
         address = taken.getsockname()[:2]
         with taken:
-            for config in (FrontConfig(grpc=address), FrontConfig(grpc=ANY, http=address)):
+            for config in (
+                FrontConfig(grpc=address, grpc_server=grpc_server),
+                FrontConfig(grpc=ANY, grpc_server=grpc_server, http=address),
+            ):
                 fronts = Fronts(Echo(), config)
                 with pytest.raises(InvalidInput, match=str(address[1])):
                     await fronts.start()
@@ -376,7 +381,12 @@ def test_an_address_that_is_taken_is_named() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"identity": Identity(None, None, b"")}, {"largest_message": 0}, {"most_requests": 0}],
+    [
+        {"identity": Identity(None, None, b"")},
+        {"largest_message": 0},
+        {"most_requests": 0},
+        {"identity": Identity(b"a", b"b", None), "grpc_server": "native"},
+    ],
 )
 def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, Any]) -> None:
     """When they are made."""

@@ -17,6 +17,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from tests.dispatch.front.echo import Echo, running
 from tuner.dispatch.front import FrontConfig
+from tuner.dispatch.front.config import GrpcServer
 from tuner.dispatch.front.messages.datatype import MOST_TEXTS, MOST_VALUES
 from tuner.dispatch.front.messages.kserve import read_request
 from tuner.dispatch.request import Refused, Status
@@ -31,8 +32,9 @@ def service() -> Echo:
 
 
 @pytest.fixture(scope="module")
-def address(service: Echo) -> Iterator[str]:
-    with running(service, FrontConfig(grpc=ANY, largest_message=1_000_000)) as fronts:
+def address(service: Echo, grpc_server: GrpcServer) -> Iterator[str]:
+    config = FrontConfig(grpc=ANY, grpc_server=grpc_server, largest_message=1_000_000)
+    with running(service, config) as fronts:
         assert fronts.grpc_address is not None
         yield "{}:{}".format(*fronts.grpc_address)
 

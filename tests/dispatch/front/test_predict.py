@@ -17,6 +17,7 @@ from tuner.adapters.tfserving.download import python_path
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import NUMBERS, signature_inputs
 from tuner.dispatch.front import FrontConfig
+from tuner.dispatch.front.config import GrpcServer
 from tuner.dispatch.front.messages.datatype import DTYPES, MOST_VALUES
 from tuner.dispatch.front.messages.predict import LARGEST_FILLED, read_predict, read_tensor
 from tuner.dispatch.request import Refused
@@ -30,8 +31,8 @@ def service() -> Echo:
 
 
 @pytest.fixture(scope="module")
-def address(service: Echo) -> Iterator[str]:
-    with running(service, FrontConfig(grpc=("127.0.0.1", 0))) as fronts:
+def address(service: Echo, grpc_server: GrpcServer) -> Iterator[str]:
+    with running(service, FrontConfig(grpc=("127.0.0.1", 0), grpc_server=grpc_server)) as fronts:
         assert fronts.grpc_address is not None
         yield "{}:{}".format(*fronts.grpc_address)
 

@@ -141,11 +141,12 @@ class Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         entrance: Entrance,
     ) -> None:
         patience = Patience()
+        self.methods = {name: (method, None if name in free else access) for name, method in methods.items()}
+        """By their full names, with who says who may call them: nobody if None."""
+        self.entrance = entrance
         self._handlers = {
-            name: grpc.stream_unary_rpc_method_handler(
-                _answer(method, None if name in free else access, patience, entrance)
-            )
-            for name, method in methods.items()
+            name: grpc.stream_unary_rpc_method_handler(_answer(method, needed, patience, entrance))
+            for name, (method, needed) in self.methods.items()
         }
         self._handlers |= {
             name: grpc.stream_stream_rpc_method_handler(_converse(talk, access, entrance))

@@ -30,6 +30,14 @@ ASK_AFTER = 60.0
 """Silence of a connection, s, after which its client is asked whether it is there."""
 ANSWERS_WITHIN = 20.0
 """Time for its answer, s."""
+NATIVE = {
+    "io_threads": 1,
+    "max_concurrent_streams": MOST_STREAMS,
+    "max_metadata_size": LARGEST_HEADERS,
+    "keepalive_time_ms": int(ASK_AFTER * 1000),
+    "keepalive_timeout_ms": int(ANSWERS_WITHIN * 1000),
+}
+"""The same for the server in Rust."""
 
 
 async def start_grpc(
@@ -40,25 +48,37 @@ async def start_grpc(
     Raises:
         InvalidInput: The address cannot be used.
     """
-    host, port = address
-    server = grpc.aio.server(options=_options(config.largest_message))
     methods = InferenceService(intake).methods() | PredictionService(intake).methods()
     talks = {CONVERSE: lambda read, write: Conversation(intake).run(read, write)}
     free = inference.FREE | prediction.FREE
     entrance = Entrance(MOST_CALLS)  # grpc.aio's own limit costs a callback per call
-    server.add_generic_rpc_handlers((Calls(methods, free, access, talks, entrance),))
+    calls = Calls(methods, free, access, talks, entrance)
+    server = grpc.aio.server(options=_options(config.largest_message))
+    server.add_generic_rpc_handlers((calls,))
+    host, port = address
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if config.grpc_server == "native":
+        from tuner.dispatch.front.native_server import NativeServer
+
+        try:
+            native = NativeServer(place, calls, config.largest_message, NATIVE)
+        except OSError:
+            raise _unusable(place) from None
+        await native.start(server)
+        return native, (host, native.port)
     try:
         if access.identity is None:
             bound = server.add_insecure_port(place)
         else:
             bound = server.add_secure_port(place, _credentials(access, access.identity))
     except RuntimeError:
-        raise InvalidInput(
-            "listen.grpc", f"{place} cannot be used: it is taken, or no address of ours"
-        ) from None
+        raise _unusable(place) from None
     await server.start()
     return server, (host, bound)
+
+
+def _unusable(place: str) -> InvalidInput:
+    return InvalidInput("listen.grpc", f"{place} cannot be used: it is taken, or no address of ours")
 
 
 def _options(largest: int) -> list[tuple[str, int]]:
