@@ -98,6 +98,7 @@ def dispatching(
     models: Sequence[Model] = MODELS,
     *,
     log: Path | None = None,
+    grpc_server: str = "grpcio",
     **settings: Any,
 ) -> Iterator[RunningDispatcher]:
     """Run ``tuner dispatch`` before some servers.
@@ -106,10 +107,11 @@ def dispatching(
         tritons: The servers.
         models: The sessions.
         log: Where it writes its event log at its end.
+        grpc_server: What its clients speak to: ``grpcio`` or ``native``.
         settings: Further fields of its file.
     """
     (port,) = free_ports(1)
-    lines = [f'listen: {{grpc: "127.0.0.1:{port}"}}']
+    lines = [f'listen: {{grpc: "127.0.0.1:{port}", grpc_server: {grpc_server}}}']
     lines += [f"{name}: {value}" for name, value in settings.items()]
     lines.append("sessions:")
     for model in models:

@@ -40,12 +40,13 @@ ALLOWED = 0.01
 WARM_UP = 1.0
 """s of the same load before each trial."""
 SYSTEMS: dict[str, dict[str, Any]] = {
-    "symphony": {"policy": "symphony"},
-    "symphony, deferral 0.4": {"policy": "symphony", "options": {"deferral": 0.4}},
-    "eager": {"policy": "eager"},
+    "symphony": {"policy": "symphony", "grpc_server": "native"},
+    "symphony, deferral 0.4": {"policy": "symphony", "options": {"deferral": 0.4}, "grpc_server": "native"},
+    "eager": {"policy": "eager", "grpc_server": "native"},
+    "grpcio, symphony": {"policy": "symphony"},
 }
-"""The dispatcher's settings. The first is what it does untold; the deferrals are tried as the servers' delays
-are, because both say how long a batch waits, and both can be tuned."""
+"""The dispatcher's settings. The deferrals are tried as the servers' delays are, because both say how long a
+batch waits, and both can be tuned; the last is what it does untold."""
 STEP = 1.25
 """From one rate that is tried to the next, on the way up."""
 TOLERANCE = 0.04

@@ -22,6 +22,7 @@ REQUESTS = 6_000
 QUICK = 40
 WAYS = {
     "KServe over gRPC": ("front-grpc", "servicer", "grpc.aio with its generated servicer and no limits"),
+    "KServe over gRPC, native": ("front-native", "servicer", "the same"),
     "KServe over gRPC, calls of one message": ("unary", "servicer", "the same"),
     "KServe over gRPC, threads in place of asyncio": ("threads", "servicer", "the same"),
     "KServe over gRPC, bytes sent back": ("bytes", "servicer", "the same: what any front needs at least"),

@@ -95,6 +95,15 @@ async def _front() -> AsyncIterator[int]:
 
 
 @asynccontextmanager
+async def _front_native() -> AsyncIterator[int]:
+    from tuner.dispatch.front import FrontConfig, Fronts
+
+    async with Fronts(_Echo(), FrontConfig(grpc=("127.0.0.1", 0), grpc_server="native")) as fronts:
+        assert fronts.grpc_address is not None
+        yield fronts.grpc_address[1]
+
+
+@asynccontextmanager
 async def _front_http() -> AsyncIterator[int]:
     from tuner.dispatch.front import FrontConfig, Fronts
 
@@ -216,6 +225,7 @@ async def _fastapi() -> AsyncIterator[int]:
 
 SERVERS = {
     "front-grpc": _front,
+    "front-native": _front_native,
     "front-predict": _front,
     "front-http": _front_http,
     "servicer": _servicer,

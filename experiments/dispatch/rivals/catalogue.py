@@ -30,6 +30,9 @@ RAY_FAST = {
 }
 """What its documentation recommends for high throughput."""
 
+NATIVE = {"GRPC_SERVER": "native"}
+"""What the dispatcher listens with; gRPC's own server without it."""
+
 
 class BatchingServer(NamedTuple):
     """A server that forms batches."""
@@ -51,6 +54,8 @@ class BatchingServer(NamedTuple):
 SYSTEMS = {
     "dispatcher and Triton": BatchingServer("ours.py"),
     "dispatcher, model in its process": BatchingServer("ours_alone.py"),
+    "native dispatcher and Triton": BatchingServer("ours.py", (), NATIVE),
+    "native dispatcher, model in its process": BatchingServer("ours_alone.py", (), NATIVE),
     "MLServer": BatchingServer("mlserver_small.py", ("mlserver==1.7.1", ORT)),
     "Ray Serve": BatchingServer("ray_small.py", RAY, RAY_APART | RAY_FAST),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ SLO = 10.0
 def settings(port: int, batch: int, wait: float, backend: str) -> str:
     """Return the dispatcher's file."""
     return f"""
-        listen: {{grpc: "127.0.0.1:{port}"}}
+        listen: {{grpc: "127.0.0.1:{port}", grpc_server: {os.environ.get("GRPC_SERVER", "grpcio")}}}
         options: {{deferral: {wait / SLO}}}
         sessions: [{{name: {MODEL}, slo_ms: {SLO * 1e3}, max_batch: {batch}, backends: ["{backend}"]}}]
         """

@@ -68,7 +68,9 @@ async def main(port: int, batch: int, wait: float, network: str) -> None:
     config = DispatchConfig.model_validate(yaml.safe_load(file))
     dispatcher = Dispatcher(config, lambda _: InnerConnection(network, batch), Metrics(), print)
     await dispatcher.start()
-    async with Fronts(dispatcher, FrontConfig(grpc=("127.0.0.1", port))):
+    async with Fronts(
+        dispatcher, FrontConfig(grpc=("127.0.0.1", port), grpc_server=config.listen.grpc_server)
+    ):
         await asyncio.Event().wait()
 
 
