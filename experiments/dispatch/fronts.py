@@ -28,7 +28,7 @@ PER_CORE = "requests/s per core"
     title="Small requests per second and core: the dispatcher beside Ray Serve and MLServer",
     minutes=5,
     live=True,
-    shown=24,
+    shown=26,
 )
 class DispatchFronts(Experiment[str, RequestCost | str]):
     """Measures every server in turn. A rival that cannot be run has its reason in place of a figure."""
