@@ -109,8 +109,8 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
     delays: Scaled[dict[str, tuple[float, ...]]] = Scaled(
         {"light": (5.0, 10.0, 20.0), "heavy": (10.0, 20.0, 40.0)}, quick={"light": (2.0,)}
     )
-    """Batch delays of the servers' own batching, ms; the best of them counts. Shorter ones were never the best;
-    the longest are half of the tightest SLO, with which no time is left to execute."""
+    """Batch delays of the servers' own batching, ms; the best of them counts. Shorter ones were never it; the
+    longest are half of the tightest SLO, with which no time is left to execute."""
     first = Scaled({"light": 200.0, "heavy": 120.0}, quick={"light": 100.0})
     """The lowest rate that is tried, requests/s of all models."""
     most = Scaled({"light": 4000.0, "heavy": 3000.0}, quick={"light": 130.0})

@@ -15,12 +15,13 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tests.dispatch.front.echo import Echo
-from tests.dispatch.front.test_fronts import ANY, INFER, ask, place
+from tests.dispatch.front.test_fronts import ANY, INFER, ask, place, until
 from tuner.adapters.embedded.server import free_ports
 from tuner.dispatch.client import AsyncGrantClient
 from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.front.inference import InferenceService
 from tuner.dispatch.front.native_server import NativeServer
+from tuner.dispatch.request import Reply, Request
 from tuner.errors import InvalidInput
 from tuner.plugin import missing_extra
 
@@ -83,23 +84,32 @@ def test_conversations_and_streams_go_to_the_server_behind() -> None:
 
 
 def test_what_was_answered_is_written_before_the_end() -> None:
-    """Also an answer that is large."""
+    """Also an answer that is large, and is given while the dispatcher ends."""
     size = 15_000_000
     message = service_pb2.ModelInferRequest(model_name="echo")
     message.inputs.add(name="x", datatype="INT8", shape=[size])
     message.raw_input_contents.append(bytes(size))
+    ending = asyncio.Event()
+
+    class Waiting(Echo):
+        async def infer(self, request: Request) -> Reply:
+            self.waiting.set()
+            await ending.wait()
+            return await super().infer(request)
 
     async def live() -> int:
-        fronts = Fronts(Echo(), NATIVE)
+        service = Waiting()
+        fronts = Fronts(service, NATIVE)
         await fronts.start()
         options = [("grpc.max_receive_message_length", -1)]
         async with grpc.aio.insecure_channel(place(fronts.grpc_address), options=options) as channel:
             asking = asyncio.ensure_future(
                 channel.unary_unary(INFER)(message.SerializeToString(), timeout=10)
             )
-            while not fronts._intake.room.held and not asking.done():  # until it has come
-                await asyncio.sleep(0)
-            assert await fronts.drain(5)
+            await until(service.waiting)
+            draining = asyncio.ensure_future(fronts.drain(5))
+            ending.set()
+            assert await draining
             await fronts.stop()
             return len(await asking)
 

@@ -49,6 +49,10 @@ class Call:
             return remaining if named is None else named
         return min(named, remaining)
 
+    def may(self, access: Access) -> bool:
+        """Return whether it brings the token, if one is needed."""
+        return access.token is None or access.allows(self.header("authorization"))
+
     def header(self, name: str) -> str | None:
         """Return the value of a header; None without it."""
         for key, value in self._context.invocation_metadata():
@@ -201,7 +205,7 @@ def _converse(talk: Talk, access: Access, entrance: Entrance) -> Any:
 
 async def _check_token(call: Call, context: Any, access: Access) -> None:
     """End a call that does not bring the token, if one is needed."""
-    if access.token is not None and not access.allows(call.header("authorization")):
+    if not call.may(access):
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
 
 

@@ -30,6 +30,8 @@ __all__ = ["NativeServer"]
 
 AT_ONCE = 64
 """Calls that are handed over together."""
+LOOK = 0.05
+"""s between two looks at whether all answers are written, at the end."""
 _log = logging.getLogger(__name__)
 
 
@@ -67,7 +69,7 @@ class NativeServer:
         self._names = list(calls.methods)
         self._largest = largest
         names = [(name, False) for name in self._names]
-        self._front = NativeGrpcFront(place, names, call_details=True, **limits)
+        self._front = NativeGrpcFront(place, names, call_details=True, metrics=True, **limits)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._folder = ""
         self._behind: Any = None
@@ -122,7 +124,7 @@ class NativeServer:
         method, access = self._calls.methods[self._names[place]]
         try:
             with self._calls.entrance:
-                if access is not None and not access.allows(call.header("authorization")):
+                if access is not None and not call.may(access):
                     self._fail(number, grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
                     return
                 self._check_size(message)
@@ -146,16 +148,30 @@ class NativeServer:
         self._front.fail(number, code.value[0], reason)
 
     async def stop(self, grace: float | None) -> None:
-        """End; calls in progress get some time, s, and are withdrawn then."""
+        """End; calls get some time, s, until their answers are written, and are withdrawn then."""
         behind = asyncio.ensure_future(self._behind.stop(grace)) if self._behind is not None else None
-        if grace and self._tasks:
-            await asyncio.wait([*self._tasks.values()], timeout=grace)
+        ends = asyncio.get_running_loop().time() + (grace or 0.0)
+        while self._unwritten() and asyncio.get_running_loop().time() < ends:
+            await asyncio.sleep(LOOK)
         tasks = [*self._tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if behind is not None:
             await behind
+        if grace:
+            await asyncio.sleep(LOOK)  # an answer counts as written once its last bytes are on their way
         await asyncio.to_thread(self._front.close)
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _unwritten(self) -> int:
+        """Return how many calls have begun whose answers are not written."""
+        counts = self._front.metrics()
+        if counts is None:
+            return 0
+        begun = sum(one["started"] for one in counts["methods"].values())
+        ended = sum(
+            one["count"] for method in counts["methods"].values() for one in method["status"].values()
+        )
+        return int(begun - ended)
