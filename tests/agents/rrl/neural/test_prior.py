@@ -1,0 +1,131 @@
+"""The neural prior: when it knows anything, of which load, and what it takes from the windows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.agents.rrl.neural.neural_bed import OBJECTIVE, RATE, SPACE, knowledge, seen, state
+from tuner.agents.rrl import RRL
+from tuner.agents.rrl.neural.knowledge import SIZES
+from tuner.agents.rrl.neural.prior import NeuralPrior
+from tuner.agents.rrl.perception import SmoothPerception
+
+
+def test_a_prior_knows_nothing_until_a_window_was_watched() -> None:
+    """Windows without requests or without executions show nothing."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+
+    assert not prior.watch(0, seen(requests=0.0))
+    assert not prior.watch(0, seen(compute_mean=math.nan))
+    assert not prior.ready
+    assert prior.watch(0, seen())
+    assert prior.ready
+    assert not prior.watch(0, seen())  # the same again shows nothing new
+
+
+@pytest.mark.parametrize(("share", "gpu"), [(math.nan, False), (0.0, False), (0.3, True)])
+def test_a_server_on_a_gpu_is_told_by_its_use(share: float, gpu: bool) -> None:
+    """A machine may have one that idles while the server works on the processor."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen(gpu=share))
+
+    assert prior.knowledge is not None
+    assert prior.knowledge.gpu is gpu
+
+
+def test_estimates_are_kept_of_few_loads_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those asked for last; a load that changes for days fills no memory."""
+    monkeypatch.setattr("tuner.agents.rrl.neural.prior.KEPT", 0)
+    monkeypatch.setattr("tuner.agents.rrl.neural.prior.LEAST_KEPT", 2)
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen())
+
+    first, second = prior.at(5.0), prior.at(6.0)
+    prior.at(5.0)
+    prior.at(7.0)
+
+    assert prior.at(5.0) is first
+    assert prior.at(6.0) is not second
+    assert all(array.base is None or array.base.shape == array.shape for array in first if array is not None)
+
+
+def test_a_larger_batch_is_worth_a_new_estimate() -> None:
+    """l(b) is known better."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen())
+    before = prior.at(math.log2(RATE)).mean
+
+    assert prior.watch(5, seen(batch_mean=8.0, compute_mean=0.008))
+    assert prior.knowledge is not None
+    assert prior.knowledge.execution(SIZES[3:4]) == pytest.approx([0.008])
+    assert not np.array_equal(before, prior.at(math.log2(RATE)).mean)
+
+
+def test_a_load_is_judged_by_windows_of_loads_near_it() -> None:
+    """A server first watched at night is well known by day, and again by night."""
+    prior, here = NeuralPrior(SPACE, OBJECTIVE), SPACE.encode(SPACE.default)
+    night, day = math.log2(20.0), math.log2(160.0)
+    prior.watch(here, seen(rate=20.0, cpu=0.1))
+    at_night = prior.at(night)
+    assert "watched windows" in prior.unlike(day)
+    unsure = prior.at(day).deviation.mean()
+    assert not prior.watch(here, seen(rate=35.0, cpu=0.2))  # no farther than in the training
+
+    assert prior.watch(here, seen(rate=160.0))
+    assert not prior.watch(here, seen(rate=165.0))
+
+    assert prior.unlike(day) == ()
+    assert prior.at(day).deviation.mean() < 0.5 * unsure
+    assert prior.at(night).mean == pytest.approx(at_night.mean)
+
+
+def test_bursts_count_from_the_window_that_shows_them(tmp_path: Path) -> None:
+    """Without clients not the first; until then arrivals are Poisson's. Chance changes nothing."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    agent.update(state(), 0, 0.8, state())
+    agent.save(tmp_path)
+    again = RRL.load(tmp_path, SPACE, synchronous=True)
+
+    for one in (agent, again):
+        assert isinstance(one.perception, SmoothPerception)
+        prior = one.perception.smoother.prior
+        assert isinstance(prior, NeuralPrior)
+        before = prior.at(math.log2(RATE)).mean
+
+        assert prior.watch(0, seen(burstiness=6.0))
+        assert prior.at(math.log2(RATE)).mean.mean() > before.mean()
+        assert not prior.watch(0, seen(burstiness=4.0))
+        assert prior.watch(0, seen(burstiness=1.0))
+
+
+def test_a_burstiness_that_was_given_stays() -> None:
+    """As does the profile."""
+    prior = NeuralPrior(SPACE, OBJECTIVE, knowledge=knowledge())
+
+    assert not prior.watch(0, seen(burstiness=6.0))
+
+
+def test_a_batch_that_shared_its_cores_with_too_many_teaches_nothing() -> None:
+    """An overloaded window would make other configurations look like the best there are."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen(batch_mean=4.0, compute_mean=0.01))
+    before = prior.knowledge
+
+    assert not prior.watch(5, seen(batch_mean=8.0, compute_mean=0.03))
+    assert prior.knowledge is before
+    assert prior.watch(5, seen(batch_mean=8.0, compute_mean=0.02))  # as long as one by one
+
+
+def test_a_busy_neighbour_leaves_fewer_cores() -> None:
+    """Another instance is worth less on half of the machine, and the load weighs more."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen())
+    alone, shared = (prior.at(math.log2(RATE), left).mean for left in (1.0, 0.5))
+    two, one = ([n for n in range(SPACE.size) if SPACE.decode(n)["instances"] == count] for count in (2, 1))
+
+    assert shared.mean() > alone.mean()
+    assert (shared[two] - shared[one]).mean() > (alone[two] - alone[one]).mean()
