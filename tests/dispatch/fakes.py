@@ -41,6 +41,10 @@ class FakeServer:
     """Batches that it has and did not answer yet."""
     _free: float = 0.0
 
+    @property
+    def probed_at(self) -> str:
+        return self.address
+
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
         if self.broken:
             raise ZeroDivisionError

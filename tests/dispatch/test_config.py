@@ -93,6 +93,8 @@ def test_mistakes(tmp_path: Path, old: str, new: str, said: str) -> None:
         ("tfserving://a:1/m", "triton://a:1/m", "by another scheme, TLS or token"),
         ("tfserving://a:1/m?label=stable", "tfserving://a:1/n?label=canary&signature=rank", ""),
         ("triton://a:1/m?tls=grpc", "triton://a:1/m?tls=all", ""),
+        ("triton://a:1/m?http=2", "triton://a:1/n", "another HTTP port"),
+        ("triton://a:1/m?http=2", "triton://a:1/n?http=2", ""),
         ("triton://a:1/m?version=1", "triton://a:1/m?version=2", "another version, label or signature of m"),
         ("triton://a:1/m?version=1", "triton://a:1/m", "another version, label or signature of m"),
         ("triton://a:1/m?version=1", "triton://a:1/n?version=2", ""),
@@ -111,6 +113,14 @@ sessions:
         with pytest.raises(InvalidInput, match=rf"sessions\[1\].backends: .* a:1 .*{said}"):
             load(tmp_path, text)
     else:
+        load(tmp_path, text)
+
+
+def test_clients_with_grants_send_nothing_over_http(tmp_path: Path) -> None:
+    """The option is about the dispatcher's batches, and it has none."""
+    text = FILE.replace("/mlp", "/mlp?http=8000", 1) + "mode: grants\n"
+
+    with pytest.raises(InvalidInput, match=r"sessions\[0\].backends: http= is for batches"):
         load(tmp_path, text)
 
 

@@ -16,10 +16,14 @@ pytestmark = [pytest.mark.triton, pytest.mark.slow]
 COUNT = 300
 
 
-def test_each_caller_gets_its_own_answer() -> None:
+@pytest.mark.parametrize("over_http", [False, True])
+def test_each_caller_gets_its_own_answer(over_http: bool) -> None:
     """Also while a server is killed and restarted; a batch is one request to the server."""
     with EmbeddedTriton("small") as first, EmbeddedTriton("small") as second:
         targets = [f"triton://127.0.0.1:{one.ports.grpc}/small" for one in (first, second)]
+        if over_http:
+            ports = [one.ports.http for one in (first, second)]
+            targets = [f"{target}?http={port}" for target, port in zip(targets, ports, strict=True)]
         config = DispatchConfig.model_validate(
             {
                 "listen": {"grpc": "127.0.0.1:0"},

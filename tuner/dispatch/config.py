@@ -208,10 +208,15 @@ class DispatchConfig(StrictPart):
 
     @check_field("sessions")
     @classmethod
-    def _sessions_fit(cls, sessions: tuple[SessionConfig, ...]) -> tuple[SessionConfig, ...]:
+    def _sessions_fit(
+        cls, sessions: tuple[SessionConfig, ...], info: ValidationInfo
+    ) -> tuple[SessionConfig, ...]:
         wrong = []
         names: set[str] = set()
         for index, session in enumerate(sessions):
+            if info.data.get("mode") == "grants" and any(map(_http_port, session.servers.values())):
+                problem = "http= is for batches, and in mode: grants clients send requests; leave it out"
+                wrong.append(mistake(problem, index, "backends"))
             if session.name in names:
                 wrong.append(mistake(f"{session.name!r} is the name of two; rename one", index, "name"))
             names.add(session.name)
@@ -256,8 +261,8 @@ def _clash(session: SessionConfig, other: SessionConfig) -> str:
         one, another = servers[address], others[address]
         if _way(one) != _way(another):
             return (
-                f"shares {address} with {other.name}, but by another scheme, TLS or token; there is one "
-                "connection to each server"
+                f"shares {address} with {other.name}, but by another scheme, TLS or token, or another HTTP "
+                "port; there is one connection to each server"
             )
         if one.model == another.model and _form(one) != _form(another):
             return (
@@ -269,7 +274,12 @@ def _clash(session: SessionConfig, other: SessionConfig) -> str:
 
 def _way(target: TritonTarget | TFServingTarget) -> tuple[object, ...]:
     """Return how batches reach the server of a target."""
-    return type(target), replace(target.security, metrics=False)
+    return type(target), _http_port(target), replace(target.security, metrics=False)
+
+
+def _http_port(target: TritonTarget | TFServingTarget) -> int | None:
+    """Return where the server of a target takes batches over HTTP, None for gRPC."""
+    return target.http_port if isinstance(target, TritonTarget) else None
 
 
 def _form(target: TritonTarget | TFServingTarget) -> tuple[str, ...]:

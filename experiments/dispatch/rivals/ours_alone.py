@@ -31,7 +31,7 @@ class InnerConnection:
         batch: Its largest batch.
     """
 
-    address = "inner:1"
+    address = probed_at = "inner:1"
 
     def __init__(self, network: str, batch: int) -> None:
         options = onnxruntime.SessionOptions()

@@ -32,6 +32,12 @@ def test_metrics_off() -> None:
     assert parse_target("triton://h/m?metrics=off").metrics_port is None
 
 
+def test_batches_may_go_over_http() -> None:
+    """If its port is given."""
+    assert parse_target("triton://h/m").http_port is None
+    assert parse_target("triton://h/m?http=8000&metrics=off").http_port == 8000
+
+
 def test_address_of_ip_version_6() -> None:
     """gRPC wants brackets around such an address."""
     assert parse_target("triton://[::1]:8001/m").address == "[::1]:8001"
@@ -56,6 +62,8 @@ def test_address_of_ip_version_6() -> None:
         "triton://host/m?metrics=8002&metrics=8003",
         "triton://host/m?matrics=8002",
         "triton://host/m?version=x",
+        "triton://host/m?http=off",
+        "triton://host/m?http=8000&tls=all",
         "triton://[::1/m",
     ],
 )

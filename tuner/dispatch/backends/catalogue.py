@@ -45,6 +45,11 @@ def connect(texts: Sequence[str]) -> Connection:
         from tuner.dispatch.backends.tfserving import TFServingConnection
 
         return TFServingConnection([parse_tfserving(text) for text in texts])
+    targets = [parse_triton(text) for text in texts]
+    if first.http_port is not None:
+        from tuner.dispatch.backends.triton_http import TritonHttpConnection
+
+        return TritonHttpConnection(targets)
     from tuner.dispatch.backends.triton import TritonConnection
 
-    return TritonConnection([parse_triton(text) for text in texts])
+    return TritonConnection(targets)

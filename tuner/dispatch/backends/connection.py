@@ -38,6 +38,11 @@ class Connection(Protocol):
         """As ``host:port``."""
         ...
 
+    @property
+    def probed_at(self) -> str:
+        """Where it is asked whether it is there, as ``host:port``."""
+        ...
+
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
         """Execute a batch. It has no timeout: who waits for it gives it up.
 

@@ -157,7 +157,7 @@ class WatchedServer:
         else:
             self._failures += 1
             if self._failures >= FAILURES or self._doubt:
-                self.lost(self._doubt or f"{self.address} did not answer {FAILURES} probes")
+                self.lost(self._doubt or f"{self.connection.probed_at} did not answer {FAILURES} probes")
 
     async def _probe(self) -> bool:
         """Ask whether it answers for its models; note how long that takes."""
@@ -165,7 +165,7 @@ class WatchedServer:
         for model in sorted(set(self.models.values())):
             began = loop.time()
             if not await self.connection.ready(model, ANSWER_IN):
-                self.reason = f"{self.address} does not answer, or does not serve {model}"
+                self.reason = f"{self.connection.probed_at} does not answer, or does not serve {model}"
                 return False
             self._trips.append(loop.time() - began)
         return True

@@ -59,6 +59,11 @@ class TFServingConnection:
         elif self._targets[model].label:
             spec.version_label = self._targets[model].label
 
+    @property
+    def probed_at(self) -> str:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        return self.address
+
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
         question = message("PredictRequest")()

@@ -40,6 +40,11 @@ class TritonConnection:
             response_deserializer=getattr(service_pb2, f"{messages}Response").FromString,
         )
 
+    @property
+    def probed_at(self) -> str:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
+        return self.address
+
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
         version = like.version or self._versions[model]
