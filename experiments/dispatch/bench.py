@@ -99,6 +99,7 @@ def dispatching(
     *,
     log: Path | None = None,
     grpc_server: str = "grpcio",
+    over_http: bool = False,
     **settings: Any,
 ) -> Iterator[RunningDispatcher]:
     """Run ``tuner dispatch`` before some servers.
@@ -108,6 +109,7 @@ def dispatching(
         models: The sessions.
         log: Where it writes its event log at its end.
         grpc_server: What its clients speak to: ``grpcio`` or ``native``.
+        over_http: Whether it sends its batches over HTTP.
         settings: Further fields of its file.
     """
     (port,) = free_ports(1)
@@ -115,7 +117,7 @@ def dispatching(
     lines += [f"{name}: {value}" for name, value in settings.items()]
     lines.append("sessions:")
     for model in models:
-        targets = ", ".join(f'"triton://127.0.0.1:{one.ports.grpc}/{model.name}"' for one in tritons)
+        targets = ", ".join(f'"{_target(one, model, over_http)}"' for one in tritons)
         lines.append(f"  - {{name: {model.name}, slo_ms: {model.slo * 1e3:g}, backends: [{targets}]}}")
     with tempfile.TemporaryDirectory(prefix="servetune-dispatch-") as folder:
         file = Path(folder) / "dispatch.yaml"
@@ -133,6 +135,11 @@ def dispatching(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(5)
+
+
+def _target(triton: EmbeddedTriton, model: Model, over_http: bool) -> str:
+    target = f"triton://127.0.0.1:{triton.ports.grpc}/{model.name}"
+    return f"{target}?http={triton.ports.http}" if over_http else target
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -15,8 +15,12 @@ from tuner.experiments.frame.result import Row, row
 __all__ = ["DispatchOverhead"]
 
 SMALL = next(one for one in MODELS if one.name == "small")
-FRONTS = ("grpcio", "native")
-"""What the dispatcher's clients speak to: gRPC's own server, or the one in Rust."""
+WAYS: dict[str, dict[str, Any]] = {
+    "grpcio": {},
+    "native": {"grpc_server": "native"},
+    "native and HTTP": {"grpc_server": "native", "over_http": True},
+}
+"""What the dispatcher speaks with its clients, gRPC of its own or in Rust, and with Triton, gRPC or HTTP."""
 RATE = 500.0
 """Requests/s."""
 
@@ -24,7 +28,7 @@ RATE = 500.0
 @experiment(
     name="dispatch-overhead",
     title="What the dispatcher adds to the latency of a request at 500 requests/s",
-    minutes=7,
+    minutes=10,
     live=True,
 )
 class DispatchOverhead(OneTaskExperiment[dict[str, list[float]]]):
@@ -34,14 +38,14 @@ class DispatchOverhead(OneTaskExperiment[dict[str, list[float]]]):
     rounds = Scaled(3, quick=1)
 
     def measure(self, task: None, seed: int) -> dict[str, list[float]]:  # noqa: ARG002 - there is one
-        found: dict[str, list[float]] = {"direct": [], **{name: [] for name in FRONTS}}
+        found: dict[str, list[float]] = {"direct": [], **{name: [] for name in WAYS}}
         settings: dict[str, Any] = {"options": "{deferral: 0}"}
         with ExitStack() as stack:
             (triton,) = stack.enter_context(servers(1, [SMALL]))
             direct = f"127.0.0.1:{triton.ports.grpc}"
             ways = {"direct": CheckingClients([direct], [SMALL])}
-            for name in FRONTS:
-                dispatcher = stack.enter_context(dispatching([triton], [SMALL], grpc_server=name, **settings))
+            for name, way in WAYS.items():
+                dispatcher = stack.enter_context(dispatching([triton], [SMALL], **way, **settings))
                 ways[name] = CheckingClients([dispatcher.address], [SMALL])
             for clients in ways.values():
                 clients.learn(direct)
@@ -57,7 +61,7 @@ class DispatchOverhead(OneTaskExperiment[dict[str, list[float]]]):
         runs = found[None]
         for name in runs[0]:
             yield row(f"p50 {name}", [1e3 * float(np.mean(run[name])) for run in runs], unit="ms")
-        for name in FRONTS:
+        for name in WAYS:
             added = [1e3 * float(np.mean(np.subtract(run[name], run["direct"]))) for run in runs]
             yield row(f"p50 added by {name}", added, unit="ms", published=1.5, note="target: at most")
 

@@ -54,7 +54,7 @@ class BatchingServer(NamedTuple):
 SYSTEMS = {
     "dispatcher and Triton": BatchingServer("ours.py"),
     "dispatcher, model in its process": BatchingServer("ours_alone.py"),
-    "native dispatcher and Triton": BatchingServer("ours.py", (), NATIVE),
+    "native dispatcher and Triton over HTTP": BatchingServer("ours.py", (), {**NATIVE, "OVER_HTTP": "1"}),
     "native dispatcher, model in its process": BatchingServer("ours_alone.py", (), NATIVE),
     "MLServer": BatchingServer("mlserver_small.py", ("mlserver==1.7.1", ORT)),
     "Ray Serve": BatchingServer("ray_small.py", RAY, RAY_APART | RAY_FAST),

@@ -30,7 +30,10 @@ def main(port: int, folder: Path, batch: int, wait: float) -> None:
     """Answer until the process is ended."""
     with EmbeddedTriton(MODEL, options=TritonOptions(summaries=False, metrics=False)) as triton:
         file = folder / "dispatch.yaml"
-        file.write_text(settings(port, batch, wait, f"triton://127.0.0.1:{triton.ports.grpc}/{MODEL}"))
+        backend = f"triton://127.0.0.1:{triton.ports.grpc}/{MODEL}"
+        if "OVER_HTTP" in os.environ:
+            backend += f"?http={triton.ports.http}"
+        file.write_text(settings(port, batch, wait, backend))
         subprocess.run([sys.executable, "-m", "tuner", "dispatch", str(file)], check=False)
 
 
