@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from tuner.adapters.triton.embedded import EmbeddedTriton
+
 __all__ = ["run_dispatch_demo"]
 
 SHAPES = {"mlp": (256,), "cnn": (3, 32, 32), "small": (64,)}
@@ -60,7 +62,7 @@ def run_dispatch_demo(console: Console, seed: int) -> None:
         console.print("[bold]before:[/bold] stock clients send to the two servers by turns")
         before = [asyncio.run(_load(addresses, seed, load)) for load in loads]
         console.print("[bold]after:[/bold] the same clients send to the dispatcher")
-        found = [asyncio.run(_dispatched(addresses, console, seed, load)) for load in loads]
+        found = [asyncio.run(_dispatched(tritons, console, seed, load)) for load in loads]
     _show(console, before, [after for after, _ in found])
     batches = " and ".join(f"{batch:.1f}" for _, batch in found)
     console.print(f"mean batch through the dispatcher: {batches}")
@@ -78,7 +80,7 @@ async def _bears(addresses: Sequence[str], seed: int) -> float:
 
 
 async def _dispatched(
-    addresses: Sequence[str], console: Console, seed: int, rate: float
+    tritons: Sequence[EmbeddedTriton], console: Console, seed: int, rate: float
 ) -> tuple[list[Came], float]:
     """Run a dispatcher before the servers, and the load on it; return the mean batch, too."""
     from tuner.cli.console import plain
@@ -89,7 +91,9 @@ async def _dispatched(
         {
             "name": model,
             "slo_ms": SLO * 1e3,
-            "backends": [f"triton://{address}/{model}" for address in addresses],
+            "backends": [
+                f"triton://127.0.0.1:{one.ports.grpc}/{model}?http={one.ports.http}" for one in tritons
+            ],
         }
         for model in SHAPES
     ]
