@@ -99,7 +99,7 @@ def bad_rates(
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=50,
+    minutes=80,
     live=True,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
