@@ -16,7 +16,9 @@ FORM = TargetForm(
     port=8001,
     options={
         "metrics": Option("8002", "port of its metrics page; `off` goes without"),
-        "http": Option("", "port of its HTTP service: `tuner dispatch` sends batches there, at half the cost of gRPC"),
+        "http": Option(
+            "", "port of its HTTP service: `tuner dispatch` sends batches there, at half the cost of gRPC"
+        ),
         "version": Option("", "the model's version; without it the server's choice, counted over all"),
         "repository": Option("", "folder of all models, as it is seen from here: for the mode `poll`"),
     },
@@ -44,7 +46,8 @@ def parse_target(text: str) -> TritonTarget:
 
     Args:
         text: ``triton://HOST[:PORT]/MODEL`` with the options ``metrics=PORT`` or ``metrics=off``,
-            ``http=PORT``, ``version=NUMBER`` and ``repository=FOLDER``, and those of ``adapters.connection.security``.
+            ``http=PORT``, ``version=NUMBER`` and ``repository=FOLDER``, and those of
+            ``adapters.connection.security``.
 
     Raises:
         InvalidInput: It does not have that form.

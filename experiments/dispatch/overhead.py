@@ -15,12 +15,14 @@ from tuner.experiments.frame.result import Row, row
 __all__ = ["DispatchOverhead"]
 
 SMALL = next(one for one in MODELS if one.name == "small")
+QUICK = {"grpc_server": "native", "over_http": True}
 WAYS: dict[str, dict[str, Any]] = {
     "grpcio": {},
-    "native": {"grpc_server": "native"},
-    "native and HTTP": {"grpc_server": "native", "over_http": True},
+    "native, HTTP": QUICK,
+    "native, HTTP, 2 instances": {**QUICK, "instances": 2},
 }
-"""What the dispatcher speaks with its clients, gRPC of its own or in Rust, and with Triton, gRPC or HTTP."""
+"""What the dispatcher speaks with its clients, gRPC of its own or in Rust, and with Triton, gRPC or HTTP; and
+how many batches are with Triton at a time: with two, the next is on its way while one is executed."""
 RATE = 500.0
 """Requests/s."""
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from rich.console import Console
 
+from tuner.adapters.triton.embedded import TritonPorts
 from tuner.cli.dispatch_demo import _dispatched
 from tuner.dispatch.process import DispatchProcess
 from tuner.errors import InvalidInput
@@ -20,7 +21,7 @@ def test_a_dispatcher_that_cannot_start_ends_the_demo(monkeypatch: pytest.Monkey
 
     async def main() -> None:
         async with asyncio.timeout(1):
-            await _dispatched(["127.0.0.1:1"], Console(quiet=True), 0, 1.0)
+            await _dispatched([TritonPorts(grpc=1, http=2, metrics=3)], Console(quiet=True), 0, 1.0)
 
     monkeypatch.setattr(DispatchProcess, "serve", fails)
     with pytest.raises(InvalidInput, match="cannot be used"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tuner.adapters.triton.embedded import EmbeddedTriton
+    from tuner.adapters.triton.embedded import TritonPorts
 
 __all__ = ["run_dispatch_demo"]
 
@@ -53,7 +53,8 @@ def run_dispatch_demo(console: Console, seed: int) -> None:
     with ExitStack() as stack:
         console.print("starting two Tritons with the models mlp, cnn and small")
         tritons = [stack.enter_context(EmbeddedTriton("mlp", models=tuple(SHAPES))) for _ in range(2)]
-        addresses = [f"127.0.0.1:{one.ports.grpc}" for one in tritons]
+        ports = [one.ports for one in tritons]
+        addresses = [f"127.0.0.1:{one.grpc}" for one in ports]
         console.print("[bold]loads:[/bold] trying what the two servers bear by themselves")
         bears = asyncio.run(_bears(addresses, seed))
         loads = [share * bears for share in SHARES]
@@ -62,7 +63,7 @@ def run_dispatch_demo(console: Console, seed: int) -> None:
         console.print("[bold]before:[/bold] stock clients send to the two servers by turns")
         before = [asyncio.run(_load(addresses, seed, load)) for load in loads]
         console.print("[bold]after:[/bold] the same clients send to the dispatcher")
-        found = [asyncio.run(_dispatched(tritons, console, seed, load)) for load in loads]
+        found = [asyncio.run(_dispatched(ports, console, seed, load)) for load in loads]
     _show(console, before, [after for after, _ in found])
     batches = " and ".join(f"{batch:.1f}" for _, batch in found)
     console.print(f"mean batch through the dispatcher: {batches}")
@@ -80,7 +81,7 @@ async def _bears(addresses: Sequence[str], seed: int) -> float:
 
 
 async def _dispatched(
-    tritons: Sequence[EmbeddedTriton], console: Console, seed: int, rate: float
+    servers: Sequence[TritonPorts], console: Console, seed: int, rate: float
 ) -> tuple[list[Came], float]:
     """Run a dispatcher before the servers, and the load on it; return the mean batch, too."""
     from tuner.cli.console import plain
@@ -91,9 +92,7 @@ async def _dispatched(
         {
             "name": model,
             "slo_ms": SLO * 1e3,
-            "backends": [
-                f"triton://127.0.0.1:{one.ports.grpc}/{model}?http={one.ports.http}" for one in tritons
-            ],
+            "backends": [f"triton://127.0.0.1:{one.grpc}/{model}?http={one.http}" for one in servers],
         }
         for model in SHAPES
     ]
