@@ -16,11 +16,11 @@ FORM = TargetForm(
     port=8001,
     options={
         "metrics": Option("8002", "port of its metrics page; `off` goes without"),
+        "version": Option("", "the model's version; without it the server's choice, counted over all"),
+        "repository": Option("", "folder of all models, as it is seen from here: for the mode `poll`"),
         "http": Option(
             "", "port of its HTTP service: `tuner dispatch` sends batches there, at half the cost of gRPC"
         ),
-        "version": Option("", "the model's version; without it the server's choice, counted over all"),
-        "repository": Option("", "folder of all models, as it is seen from here: for the mode `poll`"),
     },
     example="triton://host:8001/model?metrics=8002",
     replicated=True,
