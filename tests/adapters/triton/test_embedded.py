@@ -230,7 +230,11 @@ def test_death_of_the_parent(nothing_left: None, way: signal.Signals, arguments:
 
         os.kill(parent.pid, way)
 
-        assert wait_until(lambda: gone(pids))
+        try:
+            assert wait_until(lambda: gone(pids))
+        except tenacity.RetryError:  # seen twice after SIGINT beside other tests, and not yet understood
+            left = [psutil.Process(pid).cmdline() for pid in pids if is_alive(pid)]
+            pytest.fail(f"the parent's exit status is {parent.poll()}; left are {left}")
         os.killpg(parent.pid, signal.SIGKILL) if arguments else None
         assert children
 
