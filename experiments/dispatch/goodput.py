@@ -22,6 +22,7 @@ from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.dispatch.bench import (
     HEAVY,
     MODELS,
+    QUICK,
     Answered,
     CheckingClients,
     Model,
@@ -39,8 +40,6 @@ ALLOWED = 0.01
 """Share of a model's requests that may be late or refused."""
 WARM_UP = 1.0
 """s of the same load before each trial."""
-QUICK = {"grpc_server": "native", "over_http": True}
-"""What a small request costs least with."""
 SYSTEMS: dict[str, dict[str, Any]] = {
     "symphony": {"policy": "symphony", **QUICK},
     "symphony, deferral 0.03": {"policy": "symphony", "options": {"deferral": 0.03}, **QUICK},
@@ -49,7 +48,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "grpcio, symphony": {"policy": "symphony"},
 }
 """The dispatcher's settings. The deferrals are tried as the servers' delays are, because both say how long a
-batch waits, and both can be tuned; the last is what it does untold."""
+batch waits, and both can be tuned; the last is its default."""
 STEP = 1.25
 """From one rate that is tried to the next, on the way up."""
 TOLERANCE = 0.04

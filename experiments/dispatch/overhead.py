@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, servers
+from tuner.experiments.dispatch.bench import MODELS, QUICK, CheckingClients, arrivals, dispatching, servers
 from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
 __all__ = ["DispatchOverhead"]
 
 SMALL = next(one for one in MODELS if one.name == "small")
-QUICK = {"grpc_server": "native", "over_http": True}
 WAYS: dict[str, dict[str, Any]] = {
     "grpcio": {},
     "native, HTTP": QUICK,
