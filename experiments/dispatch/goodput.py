@@ -3,20 +3,22 @@
 Dispatcher, servers and clients share two cores, so that what the dispatcher spends on a request is missing to
 the models. Of the two mixes the light one shows how much that is, the heavy one what the batches are worth.
 The same clients send the same requests to the dispatcher, under symphony with several deferrals and under
-eager, and to the two servers by turns, which then batch by themselves, with several batch delays. The rate is
-raised, for all of them together, as long as 99 % of the requests of every model are answered within its SLO,
-counted by the clients.
+eager, and to the two servers by turns, which then batch by themselves, with several batch delays. A trial is
+kept if 99 % of the requests of every model are answered within its SLO, counted by the clients. Near a
+system's limit chance and the machine's pauses decide about a single trial; its goodput is the rate of which
+every other one is kept.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
+
+from scipy.stats import gmean
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.experiments.dispatch.bench import (
@@ -34,7 +36,7 @@ from tuner.experiments.dispatch.bench import (
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
-__all__ = ["DispatchGoodput", "bad_rates", "highest_rates"]
+__all__ = ["DispatchGoodput", "bad_rates", "rates_near_goodput"]
 
 ALLOWED = 0.01
 """Share of a model's requests that may be late or refused."""
@@ -43,21 +45,23 @@ WARM_UP = 1.0
 SYSTEMS: dict[str, dict[str, Any]] = {
     "symphony": {"policy": "symphony", **QUICK},
     "symphony, deferral 0.03": {"policy": "symphony", "options": {"deferral": 0.03}, **QUICK},
-    "symphony, deferral 0.4": {"policy": "symphony", "options": {"deferral": 0.4}, **QUICK},
+    "symphony, deferral 0.2": {"policy": "symphony", "options": {"deferral": 0.2}, **QUICK},
     "eager": {"policy": "eager", **QUICK},
-    "grpcio, symphony": {"policy": "symphony"},
 }
 """The dispatcher's settings. The deferrals are tried as the servers' delays are, because both say how long a
-batch waits, and both can be tuned; the last is its default."""
-STEP = 1.25
-"""From one rate that is tried to the next, on the way up."""
-TOLERANCE = 0.04
-"""Relative distance of the result from a rate that failed: smaller differences than a step are seen."""
+batch waits, and both can be tuned."""
+CLIMB, NEAR, FINE = 1.5, 1.15, 1.07
+"""From one rate that is tried to the next: on the way up, while a system's goodput is looked for around the
+last rate that it kept, and then."""
+PARTS = 2
+"""Estimates of each goodput in one run, each from so many of its trials: their spread is the machine's."""
 HICCUPS = 1
 """Seconds of a trial that do not count: those with most bad answers. If a machine that others share pauses
 for 0.1 s, one request in sixty of a trial is late, whatever the system."""
-Keeps = Callable[[float], bool]
-"""Whether a rate is kept, requests/s of all models."""
+Keeps = Callable[[float, int], bool]
+"""Whether a rate is kept, requests/s of all models, in a trial, by its number: it says what is sent when."""
+TRIALS = 1000
+"""Between the seeds of the arrivals of two runs."""
 MIXES = {"light": MODELS, "heavy": HEAVY}
 """What is served, by the name of the mix."""
 
@@ -98,30 +102,34 @@ def bad_rates(
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=80,
+    minutes=55,
     live=True,
 )
-class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
-    """Raises the rate of all systems until they fail, in turns over the same servers."""
+class DispatchGoodput(Experiment[Conditions, dict[str, list[float]]]):
+    """Lets each system's rate go up and down around its goodput, in turns over the same servers."""
 
     seconds = Scaled(6.0, quick=2.0)
     """Of one trial."""
     mixes = Scaled(("heavy", "light"), quick=("light",))
     burstiness = Scaled((1.0, 4.0), quick=(1.0,))
     delays: Scaled[dict[str, tuple[float, ...]]] = Scaled(
-        {"light": (5.0, 10.0, 20.0), "heavy": (10.0, 20.0, 40.0)}, quick={"light": (2.0,)}
+        {"light": (10.0, 20.0), "heavy": (20.0, 30.0)}, quick={"light": (2.0,)}
     )
-    """Batch delays of the servers' own batching, ms; the best of them counts. Shorter ones were never it; the
-    longest are half of the tightest SLO, with which no time is left to execute."""
-    first = Scaled({"light": 200.0, "heavy": 120.0}, quick={"light": 100.0})
-    """The lowest rate that is tried, requests/s of all models."""
-    most = Scaled({"light": 4000.0, "heavy": 3000.0}, quick={"light": 130.0})
-    """Rates from this one on, requests/s, are not tried: two cores cannot serve so many requests."""
+    """Batch delays of the servers' own batching, ms; the best of them counts. Of 5, 10 and 20, and of 10, 20
+    and 40 with the heavy models, the others were never it."""
+    first = Scaled(200.0, quick=100.0)
+    """The rate that is tried first, requests/s of all models."""
+    most = Scaled(4000.0, quick=130.0)
+    """The highest rate that is tried, requests/s: more than two cores can serve."""
+    settling = Scaled(3, quick=0)
+    """Trials of each system after the climb, before those that count."""
+    counted = Scaled(10, quick=2)
+    """Trials of each system whose rates count."""
 
     def tasks(self) -> tuple[Conditions, ...]:
         return tuple(Conditions(mix, burstiness) for mix in self.mixes for burstiness in self.burstiness)
 
-    def measure(self, conditions: Conditions, seed: int) -> dict[str, float]:
+    def measure(self, conditions: Conditions, seed: int) -> dict[str, list[float]]:
         models = MIXES[conditions.mix]
         with ExitStack() as running:
             tritons = running.enter_context(servers(2, models))
@@ -137,42 +145,46 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
             for delay in self.delays[conditions.mix]:
                 alone = partial(batching, tritons, models, delay)
                 keeps[f"triton {delay:g} ms"] = partial(self._serves, direct, alone, conditions, seed)
-            first, most = self.first[conditions.mix], self.most[conditions.mix]
             for keep in keeps.values():  # so that no trial is the first work of a server or dispatcher
-                keep(first)
-            found = highest_rates(keeps, first, most)
-        for system, rate in found.items():
-            self.report(f"{conditions}: {system} {rate:.0f} r/s")
+                keep(self.first, 0)
+            found = rates_near_goodput(keeps, self.first, self.most, self.settling, self.counted)
+        for system, rates in found.items():
+            self.report(f"{conditions}: {system} {gmean(rates):.0f} r/s")
         return found
 
-    def _serves(
+    def _serves(  # noqa: PLR0917 - as many as a trial has
         self,
         clients: CheckingClients,
         around: Callable[[], AbstractContextManager[None]],
         conditions: Conditions,
         seed: int,
         rate: float,
+        number: int,
     ) -> bool:
-        """Return whether enough requests of every model are answered in time at a rate, requests/s of all."""
+        """Return whether enough requests of every model are answered in time; see `Keeps`."""
         models = clients.models
-        rates = rates_of(models, rate)
-        offered = arrivals(rates, self.seconds, seed, conditions.burstiness)
+        rates, drawn = rates_of(models, rate), TRIALS * seed + 2 * number
+        offered = arrivals(rates, self.seconds, drawn, conditions.burstiness)
         with around():
-            clients.offer(arrivals(rates, WARM_UP, seed + 1, conditions.burstiness))
-            answers = clients.offer(offered, seed=seed)
+            clients.offer(arrivals(rates, WARM_UP, drawn + 1, conditions.burstiness))
+            answers = clients.offer(offered, seed=drawn)
         return max(bad_rates(offered, answers, models).values()) <= ALLOWED
 
-    def rows(self, found: Answers[Conditions, dict[str, float]]) -> Iterator[Row]:
+    def rows(self, found: Answers[Conditions, dict[str, list[float]]]) -> Iterator[Row]:
         for conditions, runs in found.items():
             for system in runs[0]:
-                yield row(f"{conditions}: {system}", [run[system] for run in runs], unit="r/s")
+                rates = [rate for run in runs for rate in _estimates(run[system])]
+                yield row(f"{conditions}: {system}", rates, unit="r/s")
             for rival, over in (("triton", "its own batching"), ("eager", "eager")):
                 bests = [_best(run, rival) for run in runs]
                 ours = {"symphony": ["symphony"] * len(runs)}
                 ours["symphony at its best"] = [_best(run, "symphony") for run in runs]
                 for who, forms in ours.items():
-                    pairs = list(zip(runs, forms, bests, strict=True))
-                    ratios = [run[form] / max(run[best], 1.0) for run, form, best in pairs]
+                    ratios = [
+                        mine / other
+                        for run, form, best in zip(runs, forms, bests, strict=True)
+                        for mine, other in zip(_estimates(run[form]), _estimates(run[best]), strict=True)
+                    ]
                     note = f"target: above; {_named(forms)} over {_named(bests)}"
                     yield row(f"{conditions}: {who} over {over}", ratios, published=1.0, note=note)
 
@@ -183,48 +195,66 @@ class DispatchGoodput(Experiment[Conditions, dict[str, float]]):
                 for mix in self.mixes
             },
             "seconds": self.seconds,
-            "step": STEP,
-            "tolerance": TOLERANCE,
+            "steps": [CLIMB, NEAR, FINE],
+            "trials": [self.settling, self.counted],
             "delays_ms": self.delays,
             "systems": SYSTEMS,
         }
 
 
-def highest_rates(keeps: Mapping[str, Keeps], first: float, most: float) -> dict[str, float]:
-    """Return the highest rate that each system kept, requests/s; 0 for one that did not keep the first.
+def rates_near_goodput(
+    keeps: Mapping[str, Keeps], first: float, most: float, settling: int, counted: int
+) -> dict[str, list[float]]:
+    """Return rates around the one of which each system keeps every other trial, requests/s.
 
-    The rate rises step by step, and at each step every remaining system is tried, in alternating order, so
-    that all of them meet the fast and the slow minutes of a machine that others share. A system that fails is
-    tried again after the others. The rate only rises because an overload would disturb the next trial; at the
-    end the last step of each system is bisected, in turns, too.
+    A rate that was kept is raised for the next trial, one that was not is lowered by the same step, so that
+    the rates stay where both are as likely (up and down: Levitt, 1971, section II): their geometric mean is
+    the goodput. The systems are tried in alternating order, so that all of them meet the fast and the slow
+    minutes of a machine that others share. Before that the rate rises for all of them together until each has
+    failed, because a far overload would disturb the next trial.
 
     Args:
         keeps: Whether a system keeps a rate, by its name.
-        first: The lowest rate that is tried.
-        most: Neither this rate nor a higher one is tried.
+        first: The rate that is tried first.
+        most: The highest that is tried.
+        settling: Trials of each system before those that count.
+        counted: Trials of each system whose rates are returned.
     """
-    kept = dict.fromkeys(keeps, 0.0)
-    failed: dict[str, float] = {}
-    rate, left = first, list(keeps)
-    while left and rate < most:
-        doubtful = [system for system in left if not keeps[system](rate)]
-        failed |= dict.fromkeys([system for system in doubtful if not keeps[system](rate)], rate)
-        left = [system for system in reversed(left) if system not in failed]
-        kept |= dict.fromkeys(left, rate)
-        rate *= STEP
-    turn = list(failed)
-    while unsure := [name for name in turn if kept[name] and failed[name] > kept[name] * (1 + TOLERANCE)]:
-        for name in unsure:
-            middle = math.sqrt(kept[name] * failed[name])
-            good = keeps[name](middle) or keeps[name](middle)
-            (kept if good else failed)[name] = middle
+    rates = _climb(keeps, first, most)
+    found: dict[str, list[float]] = {name: [] for name in keeps}
+    turn = list(keeps)
+    for number in range(settling + counted):
+        step = NEAR if number < settling else FINE
+        for name in turn:
+            if number >= settling:
+                found[name].append(rates[name])
+            kept = keeps[name](rates[name], number)
+            rates[name] = min(rates[name] * step, most) if kept else rates[name] / step
         turn.reverse()
+    return found
+
+
+def _climb(keeps: Mapping[str, Keeps], first: float, most: float) -> dict[str, float]:
+    """Return the last rate that each system kept on the way up; the first for one that did not keep that."""
+    kept = dict.fromkeys(keeps, first)
+    rate, left = first, list(keeps)
+    while left and rate <= most:
+        left = [name for name in left if keeps[name](rate, 0)]
+        kept |= dict.fromkeys(left, rate)
+        left.reverse()
+        rate *= CLIMB
     return kept
 
 
-def _best(run: dict[str, float], system: str) -> str:
-    """Return which of the forms of a system kept the highest rate."""
-    return max((name for name in run if name.startswith(system)), key=run.__getitem__)
+def _estimates(rates: Sequence[float]) -> list[float]:
+    """Return the goodput by each part of the trials, requests/s."""
+    size = len(rates) // PARTS
+    return [float(gmean(rates[part * size : (part + 1) * size])) for part in range(PARTS)]
+
+
+def _best(run: Mapping[str, Sequence[float]], system: str) -> str:
+    """Return which of the forms of a system has the highest goodput."""
+    return max((name for name in run if name.startswith(system)), key=lambda name: float(gmean(run[name])))
 
 
 def _named(forms: Sequence[str]) -> str:
