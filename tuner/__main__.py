@@ -12,8 +12,8 @@ __all__ = ["main"]
 STOPPED = 130
 """The exit code after Ctrl-C; `ExitCode` is not imported yet."""
 
-if sys.argv[1:2] == ["daemon"]:  # before the imports below, which take long enough for a SIGHUP to come
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing is lost: the daemon has not read its file yet
+if sys.argv[1:2] in (["daemon"], ["dispatch"]):  # before the imports below: a SIGHUP may come meanwhile
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing is lost: they have not read their files yet
 
 
 def main() -> None:

@@ -9,10 +9,21 @@ A package names in its ``pyproject.toml`` what it adds::
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 
 from tuner.errors import InvalidInput
 
-__all__ = ["AGENTS", "BACKENDS", "EXTRAS", "added", "install_text", "installed", "load", "missing_extra"]
+__all__ = [
+    "AGENTS",
+    "BACKENDS",
+    "EXTRAS",
+    "added",
+    "check_installed",
+    "install_text",
+    "installed",
+    "load",
+    "missing_extra",
+]
 
 EXTRAS = {
     "matplotlib": "lab",
@@ -78,6 +89,25 @@ def missing_extra(error: ModuleNotFoundError) -> str:
     if package not in EXTRAS:
         return ""
     return f"this needs {package}, which is not installed; {install_text(EXTRAS[package])}"
+
+
+def check_installed(package: str, setting: str) -> None:
+    """Check that a package of an extra is there, without running it.
+
+    Args:
+        package: Its name, or that of a module in it where several share the name.
+        setting: What makes the user need it.
+
+    Raises:
+        InvalidInput: It is missing.
+    """
+    try:
+        found = find_spec(package)
+    except ModuleNotFoundError:  # not even what the module is in
+        found = None
+    if found is None:
+        name = package.partition(".")[0]
+        raise InvalidInput(setting, f"needs {name}, which is not installed", install_text(EXTRAS[name]))
 
 
 def install_text(extra: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tuner.cluster.scenario import Scenario, Session
 from tuner.dispatch.config import DispatchConfig
 from tuner.errors import InvalidInput
 from tuner.files.yaml_file import load_yaml
+from tuner.plugin import check_installed
 from tuner.scheduling.batching.symphony import SymphonyOptions
 
 __all__ = ["run"]
@@ -143,3 +145,29 @@ def test_the_command_checks_a_file(run: Run, tmp_path: Path) -> None:
     ended = run("dispatch", str(path))
     assert ended.code == 2
     assert "line 3: sessions[0].slo_ms" in ended.err
+
+
+@pytest.mark.parametrize("option", [(), ("--check",)])
+def test_the_command_says_what_is_not_installed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    """Before anything is asked, and how to install it."""
+    monkeypatch.setitem(sys.modules, "pygrpc_native", None)
+    path = tmp_path / "dispatch.yaml"
+    path.write_text(FILE.replace("listen: {", "listen: {grpc_server: native, "))
+
+    ended = run("dispatch", str(path), *option)
+
+    assert ended.code == 2
+    assert "listen.grpc_server needs pygrpc_native, which is not installed" in ended.err
+    assert "[native]" in ended.err
+
+
+def test_an_extra_in_a_shared_package_is_looked_for_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`opentelemetry` may be there without its extra, or not at all."""
+    check_installed("json.decoder", "tracing")
+    for there in ("opentelemetry", "opentelemetry.sdk"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, there, None)
+            with pytest.raises(InvalidInput, match="tracing needs opentelemetry, which is not installed"):
+                check_installed("opentelemetry.sdk", "tracing")

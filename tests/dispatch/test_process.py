@@ -114,7 +114,7 @@ def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
             assert not codes
             os.kill(os.getpid(), signal.SIGINT)
 
-    run_dispatch(listening(50.0, grpc="127.0.0.1:0"), say)
+    run_dispatch(lambda: listening(50.0, grpc="127.0.0.1:0"), say)
 
     assert codes == [130]
 
@@ -205,10 +205,29 @@ def test_the_signal(servers: dict[str, FakeServer]) -> None:
         if "dispatches n by" in sentence:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    run_dispatch(written(), say, None, written)
+    run_dispatch(written, say)
 
     assert "dispatches n by symphony" in said[1]
     assert said[-1] == "ended"
+    assert set(servers) == {"a:1", "b:1"}
+
+
+def test_a_signal_while_the_file_is_read(servers: dict[str, FakeServer]) -> None:
+    """It is read once more, as soon as the dispatcher listens."""
+    reads, said = iter(["a", "b"]), list[str]()
+
+    def read() -> DispatchConfig:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return config(on("m", next(reads)))
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        if len(said) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run_dispatch(read, say)
+
+    assert len([one for one in said if "dispatches m" in one]) == 2
     assert set(servers) == {"a:1", "b:1"}
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuner.cli.exit_code import ExitCode
 from tuner.cli.output import check_file
 from tuner.cli.usage import check_alone
+
+if TYPE_CHECKING:
+    from tuner.dispatch.config import DispatchConfig
 
 __all__ = ["EXAMPLES", "dispatch"]
 
@@ -55,11 +58,8 @@ def dispatch(
     if replay:
         _replay(file)
         return
-    from tuner.dispatch.config import DispatchConfig
-    from tuner.files.yaml_file import load_yaml
-
-    config = load_yaml(file, DispatchConfig)
     if check:
+        config = _read(file)
         names = ", ".join(session.name for session in config.sessions)
         print(f"{file}: no mistakes; dispatches {names} by {config.policy}")
         return
@@ -70,7 +70,21 @@ def dispatch(
     def say(sentence: str) -> None:
         print(sentence, flush=True)
 
-    run_dispatch(config, say, log, lambda: load_yaml(file, DispatchConfig))
+    run_dispatch(lambda: _read(file), say, log)
+
+
+def _read(file: Path) -> DispatchConfig:
+    """Return what a file says, if all that it needs is installed."""
+    from tuner.dispatch.config import DispatchConfig
+    from tuner.files.yaml_file import load_yaml
+    from tuner.plugin import check_installed
+
+    config = load_yaml(file, DispatchConfig)
+    if config.listen.grpc_server == "native":
+        check_installed("pygrpc_native", "listen.grpc_server")
+    if config.tracing is not None:
+        check_installed("opentelemetry.sdk", "tracing")
+    return config
 
 
 def _replay(file: Path) -> None:

@@ -218,23 +218,23 @@ def _place(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def run_dispatch(
-    config: DispatchConfig, say: Callable[[str], None], log: Path | None = None, read: Read | None = None
-) -> None:
+def run_dispatch(read: Read, say: Callable[[str], None], log: Path | None = None) -> None:
     """Run a dispatcher until Ctrl-C or SIGTERM; a second one ends it at once.
 
     SIGHUP reads the configuration again.
 
     Args:
-        config: Of the dispatcher.
+        read: Reads the configuration, at first and then again.
         say: Receives a sentence for the operator.
         log: File of the event log, written at the end.
-        read: Reads the configuration again.
 
     Raises:
-        InvalidInput: An address, a certificate or a token cannot be used.
-        StorageError: The event log cannot be written.
+        InvalidInput: The configuration has a mistake, or an address, a certificate or a token cannot be used.
+        StorageError: The configuration cannot be read, or the event log not be written.
     """
+    early: list[int] = []  # signals that came while the configuration was read
+    signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
+    config = read()
 
     async def main() -> None:
         process = DispatchProcess(config, say, log, read)
@@ -260,6 +260,8 @@ def run_dispatch(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ending)
         loop.add_signal_handler(signal.SIGHUP, reloading)
+        if early:
+            reloading()
         await process.serve()
 
     # Not by uvloop, which is quicker: its clock, by which batches are timed, counts whole milliseconds.
