@@ -70,8 +70,9 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
         raise TimedOut(f"{problem}; it may still do so") from late
     if not serves(control, after):
         problem = "Triton accepted the configuration but runs another"
-        if not serves(control, before):
-            _put_back(control, before, timeout, problem)
+        if serves(control, before):
+            raise Refused(f"{problem}; the old one still serves")
+        _put_back(control, before, timeout, problem)
         raise Refused(f"{problem}; the old one was put back")
 
 
