@@ -44,7 +44,7 @@ PAYLOADS = 32
 CLOSE = 1e-3
 """Relative difference of an answer from the known one: larger batches are rounded otherwise."""
 CHANNELS = 4
-QUICK = {"grpc_server": "native", "over_http": True}
+QUICK: dict[str, Any] = {"grpc_server": "native", "over_http": True}
 """The settings of `dispatching` with which a small request costs the dispatcher least."""
 START = 300.0
 """s that a dispatcher may take to listen: on a machine that never ran its policy, it compiles it first."""

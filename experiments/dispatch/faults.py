@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tuner.adapters.triton.embedded import EmbeddedTriton
-from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, servers
+from tuner.experiments.dispatch.bench import MODELS, QUICK, CheckingClients, arrivals, dispatching, servers
 from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
@@ -53,7 +53,7 @@ class DispatchFaults(OneTaskExperiment[Survived]):
     rate = Scaled(RATE, quick=300.0)
 
     def measure(self, task: None, seed: int) -> Survived:  # noqa: ARG002 - there is one
-        with servers(2, [SMALL]) as tritons, dispatching(tritons, [SMALL]) as dispatcher:
+        with servers(2, [SMALL]) as tritons, dispatching(tritons, [SMALL], **QUICK) as dispatcher:
             clients = CheckingClients([dispatcher.address], [SMALL])
             clients.learn(f"127.0.0.1:{tritons[0].ports.grpc}")
             return self._survive(clients, tritons, seed)
@@ -97,4 +97,4 @@ class DispatchFaults(OneTaskExperiment[Survived]):
         yield row("without an answer or a clear status", [float(lost)], published=0.0)
 
     def configuration(self) -> dict[str, Any]:
-        return {"rate": self.rate, "slo_ms": SLO_MS, "requests": self.requests, "kills": self.kills}
+        return {"rate": self.rate, "slo_ms": SLO_MS, "requests": self.requests, "kills": self.kills, **QUICK}
