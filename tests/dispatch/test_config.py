@@ -159,7 +159,7 @@ def test_the_command_says_what_is_not_installed(
     ended = run("dispatch", str(path), *option)
 
     assert ended.code == 2
-    assert "listen.grpc_server needs pygrpc_native, which is not installed" in ended.err
+    assert "listen.grpc_server: needs pygrpc_native, which is not installed" in ended.err
     assert "[native]" in ended.err
 
 
@@ -169,5 +169,5 @@ def test_an_extra_in_a_shared_package_is_looked_for_in_it(monkeypatch: pytest.Mo
     for there in ("opentelemetry", "opentelemetry.sdk"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, there, None)
-            with pytest.raises(InvalidInput, match="tracing needs opentelemetry, which is not installed"):
+            with pytest.raises(InvalidInput, match="tracing: needs opentelemetry, which is not installed"):
                 check_installed("opentelemetry.sdk", "tracing")
