@@ -102,7 +102,7 @@ def bad_rates(
 @experiment(
     name="dispatch-goodput",
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
-    minutes=55,
+    minutes=66,
     live=True,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, list[float]]]):
