@@ -166,8 +166,9 @@ def test_the_command_says_what_is_not_installed(
 def test_an_extra_in_a_shared_package_is_looked_for_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """`opentelemetry` may be there without its extra, or not at all."""
     check_installed("json.decoder", "tracing")
-    for there in ("opentelemetry", "opentelemetry.sdk"):
+    for away in ("opentelemetry", "opentelemetry.sdk"):
         with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, there, None)
+            patch.delitem(sys.modules, "opentelemetry.sdk", raising=False)
+            patch.setitem(sys.modules, away, None)
             with pytest.raises(InvalidInput, match="tracing: needs opentelemetry, which is not installed"):
                 check_installed("opentelemetry.sdk", "tracing")
