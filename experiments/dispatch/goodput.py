@@ -104,6 +104,7 @@ def bad_rates(
     title="Goodput of two Tritons with three models: the dispatcher beside the servers' own batching",
     minutes=66,
     live=True,
+    shown=40,
 )
 class DispatchGoodput(Experiment[Conditions, dict[str, list[float]]]):
     """Lets each system's rate go up and down around its goodput, in turns over the same servers."""
