@@ -201,8 +201,9 @@ def test_unknown_model(nothing_left: None, model: str, models: tuple[str, ...]) 
 
 
 PARENT = """
-    import os, signal, sys, time
+    import faulthandler, os, signal, sys, time
     from tuner.adapters.triton.embedded import EmbeddedTriton
+    faulthandler.dump_traceback_later(20)  # where it is, should it not end
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C
     with EmbeddedTriton() as server:
         print(*server.processes(), server._watchdog.pid, flush=True)
@@ -217,12 +218,18 @@ PARENT = """
     ("way", "arguments"),
     [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGKILL, []), (signal.SIGKILL, ["fork"])],
 )
-def test_death_of_the_parent(nothing_left: None, way: signal.Signals, arguments: list[str]) -> None:
+def test_death_of_the_parent(
+    nothing_left: None, tmp_path: Path, way: signal.Signals, arguments: list[str]
+) -> None:
     """Ctrl-C, a polite and a rude kill of the parent all end the server, its children and its files."""
     command = [sys.executable, "-c", textwrap.dedent(PARENT), *arguments]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-    ) as parent:
+    errors = tmp_path / "errors"
+    with (
+        errors.open("w") as file,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=file, text=True, start_new_session=True
+        ) as parent,
+    ):
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(pids) >= 3
         children = psutil.Process(parent.pid).children()
@@ -232,9 +239,10 @@ def test_death_of_the_parent(nothing_left: None, way: signal.Signals, arguments:
 
         try:
             assert wait_until(lambda: gone(pids))
-        except tenacity.RetryError:  # seen twice after SIGINT beside other tests, and not yet understood
-            left = [psutil.Process(pid).cmdline() for pid in pids if is_alive(pid)]
-            pytest.fail(f"the parent's exit status is {parent.poll()}; left are {left}")
+        except tenacity.RetryError:  # seen three times after SIGINT beside other tests: the parent went on
+            left = [psutil.Process(pid).cmdline()[:2] for pid in pids if is_alive(pid)]
+            said = errors.read_text()
+            pytest.fail(f"the parent's exit status is {parent.poll()}; left are {left}; it says: {said}")
         os.killpg(parent.pid, signal.SIGKILL) if arguments else None
         assert children
 
