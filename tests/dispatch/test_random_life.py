@@ -81,7 +81,7 @@ def left(life: Life) -> dict[str, Any]:
     found = {
         "items": sum(queue.items for pool in pools for queue in pool._queues.values()),
         "entries": sum(len(pool._flow.entries) for pool in pools),
-        "offers": sum(pool._flow.offered for pool in pools),
+        "offers": sum(len(pool._flow.offers) for pool in pools),
         "batches": sum(pool.busy for pool in pools),
         "executing": sum(len(one.batches) for one in keeper._accelerators._known.values()),
         "orphans": sum(len(server.orphans) for server in servers),

@@ -66,6 +66,9 @@ class Metrics:
         self._up = self._gauge("backend_up", "Whether a backend gets batches.", "backend")
         self._lost = self._counter("backend_losses", "How often a backend was taken out.", "backend")
         self._queue = self._gauge("queue_items", "Items that wait.", "session")
+        self._overdue = self._gauge(
+            "overdue_items", "Items that missed the SLO and wait for a backend with nothing to do.", "session"
+        )
         self._trip = self._gauge(
             "round_trip_seconds", "The shortest recent way to a backend and back.", "backend"
         )
@@ -159,13 +162,20 @@ class Metrics:
 
     def page(self, pools: Sequence[Pool]) -> bytes:
         """Return everything in Prometheus' text format."""
-        for gauge in (self._queue, self._up, self._trip, self._desired):  # some sessions may have gone
+        for gauge in (
+            self._queue,
+            self._overdue,
+            self._up,
+            self._trip,
+            self._desired,
+        ):  # some sessions may have gone
             gauge.clear()
         for name, advice in self.scaling(pools).items():
             self._desired.labels(name).set(advice.desired)
         for pool in pools:
             for session in pool.sessions:
                 self._queue.labels(session.name).set(pool.waiting(session.name))
+                self._overdue.labels(session.name).set(pool.overdue(session.name))
             for server in pool.servers:
                 self._up.labels(server.address).set(server.up)
                 self._trip.labels(server.address).set(server.round_trip)

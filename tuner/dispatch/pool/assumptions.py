@@ -19,6 +19,9 @@ from tuner.scheduling.cluster import Delays, SessionSpec
 
 __all__ = ["Assumptions"]
 
+BRIEF = 2.0
+"""How many times as long as one item a brief batch takes at most."""
+
 
 class Assumptions:
     """What one scheduler assumes.
@@ -124,6 +127,11 @@ class Assumptions:
         """Return in which time a request of a stream would be answered that comes alone, s."""
         items = min(items, self.streams[place].largest)
         return float(self.tables[place][:, items].min()) + self._way(items)
+
+    def brief(self, place: int) -> int:
+        """Return the most items of a stream whose batch is brief beside one item, on every server."""
+        times = self.tables[place][:, 1:]
+        return int((times <= BRIEF * times[:, :1]).all(axis=0).sum())
 
     def _way(self, items: int) -> float:
         """Return how long a batch and its answer are under way, s."""

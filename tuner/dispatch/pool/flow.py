@@ -6,7 +6,8 @@ its commands: it sends a batch, or refuses requests. It also takes care of what 
 * A request has one entry in the scheduler's queue for each of its items, and is sent with the first of them.
   The other entries, and those of requests that were answered or withdrawn, are ignored when their turn comes.
   Under a policy that distributes requests by their sizes it has one entry with its size.
-* A request that a client gives more time than the SLO is offered again when the scheduler drops it.
+* A request that a client gives more time than the SLO is offered again when the scheduler has dropped it, and
+  a server has nothing to do.
 * A request that a client gives less time is not kept away by a profile that is only assumed: executing it is
   what shows how long batches take.
 """
@@ -67,8 +68,9 @@ class Flow:
         self._assumptions: Assumptions | None = None  # of the scheduler
         self._sized = False
         self._clock = SchedulerClock(self._wake, self._timer_was_late)
-        self._offers = {name: Offers(self._offer_again) for name in queues}
         self.entries = Entries()
+        self.offers = Offers(self._offer_again, self._has_room, self._go_together)
+        """What the scheduler has dropped, and is offered again."""
         self._tried_at = 0.0
         """When the scheduler began, or the last batch that was executed ended, s."""
 
@@ -77,11 +79,6 @@ class Flow:
         """What the scheduler is told; there is one."""
         assert self._assumptions is not None
         return self._assumptions
-
-    @property
-    def offered(self) -> int:
-        """How many requests wait to be offered again."""
-        return sum(map(len, self._offers.values()))
 
     def begin(self, scheduler: Scheduler, told: Assumptions, origin: float, *, sized: bool) -> None:
         """Go on with a scheduler.
@@ -104,8 +101,7 @@ class Flow:
         """End the timers, and refuse what waits."""
         self.scheduler = None
         self.set_timer()
-        for offers in self._offers.values():
-            offers.close()
+        self.offers.close()
         for one in self.entries.take_all():
             one.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
 
@@ -174,16 +170,31 @@ class Flow:
         pending.queued = False
         shortest = self.told.shortest(self.told.place(pending.session, pending.kind), pending.items)
         others = self._lanes.occupied or any(one.items for one in self._queues.values())
-        reason = why_dropped(pending, slo, shortest, others=others)
-        again = self._loop.time() + OFFER_AGAIN * slo
-        if pending.due > again:
-            pending.dropped = reason
-            self._offers[pending.session].add(pending, again)
-        else:
-            pending.refuse(Status.DEADLINE, reason)
+        pending.dropped = why_dropped(pending, slo, shortest, others=others)
+        self.put_off(pending)
+
+    def put_off(self, pending: Pending) -> None:
+        """Offer a request that was dropped once a server has nothing to do, or refuse it."""
+        session = self._queues[pending.session].session
+        again = self._loop.time() + OFFER_AGAIN * session.slo
+        if pending.due <= again:
+            pending.refuse(Status.DEADLINE, pending.dropped)
+        elif not self.offers.add(pending, again, session.queue):
+            problem = f"{pending.dropped}; {session.queue} such items wait already"
+            pending.refuse(Status.EXHAUSTED, problem)
 
     def _offer_again(self, pending: Pending) -> None:
         self.retry(pending, pending.dropped, Status.DEADLINE)
+
+    def _has_room(self) -> bool:
+        """Return whether a server has nothing to do; also if there is none, for then nobody may wait."""
+        return self.scheduler is None or bool(self._lanes.idle_servers())
+
+    def _go_together(self, pending: Pending) -> int:
+        """Return how many items may be offered at once without holding up a server for long."""
+        return (
+            1 if self.scheduler is None else self.told.brief(self.told.place(pending.session, pending.kind))
+        )
 
     def set_timer(self) -> None:
         """Have the scheduler woken when it wants to be."""
@@ -219,6 +230,8 @@ class Flow:
         """Do not count a request any more that was answered, refused or withdrawn while it waited."""
         if pending.queued:
             self._queues[pending.session].items -= pending.items
+        elif pending.dropped:
+            self.offers.remove(pending)
 
     def retry_all(self, requests: Iterable[Pending], reason: str) -> None:
         """Let requests of a server that is lost arrive again, or refuse them for a reason."""

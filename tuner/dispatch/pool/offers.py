@@ -1,50 +1,88 @@
 """Offers requests that the scheduler has dropped to it again, if their clients give them more time.
 
-They take turns, those of each session apart from others: however many there are, the event loop has no more
-to do, and a server that gets free soon finds one.
+They are late anyway, so they hold up no others: they are offered while a server has nothing to do, a few at a
+time, and the next ones once those were sent. As long as the servers are overloaded, they wait for the end of
+that or of their clients' patience. Otherwise, after a burst, each late request would make another one late.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from tuner.dispatch.pool.pending import Pending
 
-__all__ = ["Offers", "why_dropped"]
+__all__ = ["APART", "Offers", "why_dropped"]
 
 APART = 1e-3
-"""s between two offers of a session."""
+"""s between two looks whether a server has nothing to do."""
 ROUNDING = 1e-6
 """s by which a deadline of the SLO may be nearer than the SLO."""
 
 
 class Offers:
-    """The dropped requests of one session.
+    """The dropped requests of a pool.
 
     Args:
         offer: Offers a request to the scheduler; it may come back at once.
+        room: Whether a server has nothing to do.
+        together: How many requests may go with one, by what they would hold up.
     """
 
-    def __init__(self, offer: Callable[[Pending], None]) -> None:
+    def __init__(
+        self,
+        offer: Callable[[Pending], None],
+        room: Callable[[], bool],
+        together: Callable[[Pending], int],
+    ) -> None:
         self._offer = offer
-        self._dropped: deque[tuple[float, Pending]] = deque()  # with when it may be offered, s
+        self._room = room
+        self._together = together
+        self._dropped: defaultdict[str, OrderedDict[Pending, float]] = defaultdict(OrderedDict)
+        """By session: when each may be offered, s."""
+        self._items = Counter[str]()  # by session
+        self._offered: list[Pending] = []  # last
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._dropped)
+        return sum(map(len, self._dropped.values()))
 
-    def add(self, pending: Pending, soonest: float) -> None:
+    def items(self, session: str) -> int:
+        """Return how many items of a session wait here."""
+        return self._items[session]
+
+    def add(self, pending: Pending, soonest: float, most: int) -> bool:
         """Offer a request when its turn comes.
 
         Args:
             pending: The request.
             soonest: s.
+            most: Items of its session that may wait here.
+
+        Returns:
+            False if it is one too many.
         """
-        self._dropped.append((soonest, pending))
+        if self._items[pending.session] + pending.items > most:
+            return False
+        self._items[pending.session] += pending.items
+        self._dropped[pending.session][pending] = soonest
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_at(soonest, self._next)
+        return True
+
+    def remove(self, pending: Pending) -> None:
+        """Offer a request no more, if it is here: it is over, or goes elsewhere."""
+        if self._dropped[pending.session].pop(pending, None) is not None:
+            self._items[pending.session] -= pending.items
+
+    def take_of(self, sessions: Iterable[str]) -> list[Pending]:
+        """Remove and return the requests of some sessions."""
+        found = [one for session in sessions for one in self._dropped[session]]
+        for one in found:
+            self.remove(one)
+        return found
 
     def close(self) -> None:
         """Offer no more."""
@@ -53,21 +91,37 @@ class Offers:
             self._timer.cancel()
 
     def _next(self) -> None:
-        """Offer the first one that somebody still waits for, and come back for the next."""
+        """Offer what has waited longest if there is room, and come back for the next."""
         loop = asyncio.get_running_loop()
         self._timer = None
-        while self._dropped and self._dropped[0][1].over:
-            self._dropped.popleft()
-        if not self._dropped:
+        turns = {next(iter(ones.values())): ones for ones in self._dropped.values() if ones}
+        if not turns:
             return
-        at = self._dropped[0][0]
-        if at <= loop.time():
-            _, pending = self._dropped.popleft()
-            at = loop.time() + APART
-            self._timer = loop.call_at(at, self._next)  # before it comes back
-            self._offer(pending)
-        else:
-            self._timer = loop.call_at(at, self._next)
+        soonest = min(turns)
+        self._timer = loop.call_at(max(soonest, loop.time() + APART), self._next)  # before any comes back
+        if (
+            soonest > loop.time()
+            or any(one.queued and not one.over for one in self._offered)
+            or not self._room()
+        ):
+            return
+        self._offered = self._first(turns[soonest], loop.time())
+        for one in self._offered:
+            self.remove(one)
+        for one in self._offered:
+            self._offer(one)
+
+    def _first(self, waiting: OrderedDict[Pending, float], now: float) -> list[Pending]:
+        """Return the first requests of a session that may go together: at least one."""
+        first = next(iter(waiting))
+        found: list[Pending] = []
+        items = self._together(first)
+        for one, soonest in islice(waiting.items(), max(items, 1)):
+            items -= one.items
+            if found and (items < 0 or soonest > now or one.kind != first.kind):
+                break
+            found.append(one)
+        return found
 
 
 def why_dropped(pending: Pending, slo: float, shortest: float, *, others: bool) -> str:

@@ -14,7 +14,7 @@ The scheduler decides; the flow carries its commands out. The pool sees to what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
@@ -124,6 +124,10 @@ class Pool:
         """Return how many items of a session wait."""
         return self._queues[session].items
 
+    def overdue(self, session: str) -> int:
+        """Return how many items of a session missed the SLO, and wait for a server with nothing to do."""
+        return self._flow.offers.items(session)
+
     def submit(self, pending: Pending, *, waited: bool = False) -> None:
         """Take a request, or refuse it.
 
@@ -147,7 +151,10 @@ class Pool:
             pending.refuse(Status.EXHAUSTED, problem)
         else:
             pending.future.add_done_callback(lambda _: self._flow.withdraw(pending))
-            self._flow.submit(pending)
+            if pending.dropped:  # by another pool
+                self._flow.put_off(pending)
+            else:
+                self._flow.submit(pending)
 
     def changed(self, server: WatchedServer) -> None:
         """A server came or went, or has other limits: begin again with those that are up."""
@@ -203,9 +210,9 @@ class Pool:
         """Whether a batch is on its way."""
         return self._lanes.busy
 
-    def release(self, sessions: Container[str]) -> list[Pending]:
+    def release(self, sessions: Collection[str]) -> list[Pending]:
         """Remove and return the waiting requests of some sessions, which go on in another pool."""
-        return self._flow.entries.take_of(sessions)
+        return self._flow.entries.take_of(sessions) + self._flow.offers.take_of(sessions)
 
     def close(self) -> None:
         """End the timers, and refuse what waits; a server that comes or goes later changes nothing."""
