@@ -75,6 +75,7 @@ def run_experiment(
     from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.experiments.frame.discovery import find
     from tuner.experiments.frame.options import ExperimentOptions, Watcher
+    from tuner.experiments.frame.result import now_text
     from tuner.files.storage import make_folder_of
 
     kind = find(name).load()
@@ -83,13 +84,13 @@ def run_experiment(
     path = out or (QUICK if quick else RESULTS) / f"{name}.json"
     folder = make_folder_of(path, "--json")
     console = make_console()
-    begin = time.monotonic()
+    begin, started = time.monotonic(), now_text()
     options = ExperimentOptions(seeds=seeds, quick=quick, folder=folder, foreign_limit=foreign_limit)
     measuring = kind(options, Watcher(report=console.print, bars=progress_bars(console)))
     result = measuring.run()
     if measuring.stopped:
         path = path.with_name(f"{path.stem}-stopped{path.suffix}")
-    result.seconds = round(time.monotonic() - begin, 1)
+    result.started, result.seconds = started, round(time.monotonic() - begin, 1)
     result.command = command_line()
     result.save(path)
     _show(result)

@@ -13,7 +13,12 @@ from pydantic import Field
 from tuner.files.stored import Part, Stored
 from tuner.report.series import Series, spread
 
-__all__ = ["Result", "Row", "row"]
+__all__ = ["Result", "Row", "now_text", "row"]
+
+
+def now_text() -> str:
+    """Return the time, as it stands in a result."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Row(Part):
@@ -41,7 +46,8 @@ class Result(Stored):
     """How long it took; the command fills it in."""
     command: str = ""
     """As it was typed; likewise."""
-    started: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    started: str = Field(default_factory=now_text)
+    """When it began; likewise."""
     machine: str = Field(
         default_factory=lambda: (
             f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
