@@ -71,29 +71,6 @@ def test_backends_and_sessions_come_and_go() -> None:
     run(main())
 
 
-def test_late_requests_go_on_and_hold_up_no_others() -> None:
-    """They wait at the new backends as they did at the old ones."""
-
-    async def main() -> None:
-        found = bench(on("m", "a"), servers=2)
-        async with found as dispatcher:
-            loop = asyncio.get_running_loop()
-            due = loop.time() + 20.0
-            late = [
-                asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due)))) for _ in range(300)
-            ]
-            await asyncio.sleep(100 * MS)
-            overdue = dispatcher.pools[0].overdue("m")
-            await dispatcher.reload(config(on("m", "b")))
-            assert abs(dispatcher.pools[0].overdue("m") - overdue) < 20
-            answers = [await outcome(dispatcher.infer(request())) for _ in range(50)]
-            assert [type(one) for one in answers] == [Reply] * 50
-            assert [type(one) for one in await asyncio.gather(*late)] == [Reply] * 300
-        assert overdue > 200
-
-    run(main())
-
-
 def test_what_stays_is_not_disturbed() -> None:
     """A pool with the same sessions and backends goes on, with its new limits and SLOs."""
 

@@ -1,0 +1,127 @@
+"""Requests that missed their SLO, and whose clients wait on: they hold up no others, and are not lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.dispatch.calls import outcome
+from tests.dispatch.clock import run
+from tests.dispatch.fakes import MS, bench, request
+from tuner.dispatch.pool.offers import APART
+from tuner.dispatch.pool.profiles import ENOUGH
+from tuner.dispatch.request import Refused, Reply, Status
+from tuner.scheduling.log import ARRIVE
+
+
+@pytest.mark.parametrize("patient", [150, 450])
+def test_patient_requests_take_turns(patient: int) -> None:
+    """However many there are under overload, the event loop has no more to do, and the server is busy."""
+
+    async def main() -> None:
+        found = bench({"max_batch": 1}, servers=1)
+        found.servers["a:1"].beta = 29 * MS
+        async with found as dispatcher:
+            await dispatcher.infer(request())
+            due = asyncio.get_running_loop().time() + 3.0
+            calls = [dispatcher.infer(request(deadline=due)) for _ in range(patient)]
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        kinds = [entry["kind"] for one in found.journal.segments for entry in one.log.entries]
+        assert kinds.count(ARRIVE) < patient + 3.0 / APART
+        assert sum(isinstance(one, Reply) for one in answers) > 0.95 * 3.0 / (30 * MS)
+        reasons = {one.reason for one in answers if isinstance(one, Refused)}
+        assert len(reasons) == 1
+        assert "other requests came first" in reasons.pop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+def test_late_requests_hold_up_no_others(policy: str) -> None:
+    """After a burst that nobody could serve in time, new requests are; the late ones are answered later."""
+
+    async def main() -> None:
+        found = bench(servers=1, policy=policy)
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            burst = [
+                asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=loop.time() + 20.0))))
+                for _ in range(400)
+            ]
+            await asyncio.sleep(60 * MS)
+            overdue = dispatcher.pools[0].overdue("m")
+            new = []
+            for _ in range(100):
+                new += [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(10)]
+                await asyncio.sleep(20 * MS)
+            answers = await asyncio.gather(*new)
+            late = await asyncio.gather(*burst)
+            assert dispatcher.pools[0].overdue("m") == 0
+        assert overdue > 300
+        assert [type(one) for one in answers] == [Reply] * len(answers)
+        assert [type(one) for one in late] == [Reply] * len(late)
+
+    run(main())
+
+
+def test_how_many_late_requests_may_wait() -> None:
+    """As many as the queue holds, each until its client gives up; one that leaves makes room for another."""
+
+    async def main() -> None:
+        found = bench({"queue": 100, "max_batch": 1}, servers=1)
+        found.servers["a:1"].beta = 29 * MS
+        async with found as dispatcher:
+            loop, pool = asyncio.get_running_loop(), dispatcher.pools[0]
+            await dispatcher.infer(request())
+
+            def ask(count: int) -> list[asyncio.Future[Any]]:
+                due = loop.time() + 0.5
+                return [
+                    asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due))))
+                    for _ in range(count)
+                ]
+
+            first = ask(90)
+            await asyncio.sleep(60 * MS)
+            for one in first[20:60]:
+                one.cancel()
+            await asyncio.sleep(1 * MS)
+            assert 40 <= pool.overdue("m") <= 50
+            second = ask(90)
+            await asyncio.sleep(60 * MS)
+            assert pool.overdue("m") == 100
+            answers = await asyncio.gather(*(first[:20] + first[60:] + second))
+            assert pool.overdue("m") == 0
+        refused = [one for one in answers if isinstance(one, Refused)]
+        full = [one.reason for one in refused if one.status is Status.EXHAUSTED]
+        assert len(full) > 20
+        assert "other requests came first; 100 such items wait already" in full[0]
+
+    run(main())
+
+
+def test_what_becomes_of_late_requests_at_a_reload() -> None:
+    """They wait at the new backends as they did at the old ones."""
+
+    async def main() -> None:
+        found = bench({"backends": ["triton://a:1/m"]}, servers=2)
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            due = loop.time() + 20.0
+            late = [
+                asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due)))) for _ in range(300)
+            ]
+            await asyncio.sleep(100 * MS)
+            overdue = dispatcher.pools[0].overdue("m")
+            await dispatcher.reload(bench({"backends": ["triton://b:1/m"]}).config)
+            assert abs(dispatcher.pools[0].overdue("m") - overdue) < 20
+            answers = [await outcome(dispatcher.infer(request())) for _ in range(50)]
+            assert [type(one) for one in answers] == [Reply] * 50
+            assert [type(one) for one in await asyncio.gather(*late)] == [Reply] * 300
+        assert overdue > 200
+
+    run(main())
