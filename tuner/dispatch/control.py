@@ -176,6 +176,7 @@ class Control:
                     "name": session.name,
                     "slo": session.slo,
                     "waiting": pool.waiting(session.name),
+                    "overdue": pool.overdue(session.name),
                     **self._metrics.totals.of(session.name).to_json(),
                 }
                 for pool in pools
