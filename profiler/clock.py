@@ -6,6 +6,10 @@ import time
 
 __all__ = ["WallClock"]
 
+LOOKS = 0.5
+"""s between two looks for a signal while time passes: one that the kernel gives to another thread ends no
+sleep."""
+
 
 class WallClock:
     """The monotonic clock: seconds since some moment in the past, the same one for every process here."""
@@ -16,5 +20,6 @@ class WallClock:
 
     def sleep(self, seconds: float) -> None:
         """Let time pass; Ctrl-C interrupts it."""
-        if seconds > 0:
-            time.sleep(seconds)
+        ends = self.now() + seconds
+        while (left := ends - self.now()) > 0:
+            time.sleep(min(left, LOOKS))
