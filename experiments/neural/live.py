@@ -43,6 +43,8 @@ class ModelRun(NamedTuple):
     """What came of a model: per counted window p95 of what was held, over the best."""
 
     bench: Bench
+    advice: dict[str, object]
+    """What was recommended, and why."""
     recommended: float
     cold: list[float]
     warm: list[float]
@@ -99,9 +101,7 @@ class NeuralLive(SequentialExperiment[list[ModelRun]]):
             with triton(bench.rate, seed=seed, model=model) as attachment:
                 goal = objective(attachment, slo=bench.slo)
                 windows = _undisturbed(attachment)
-                recommended = advise(
-                    attachment.space, goal, attachment.backend.current(), windows
-                ).configuration
+                advice = advise(attachment.space, goal, attachment.backend.current(), windows)
                 agent = RRL(attachment.space, objective=goal, seed=seed)
                 cold = tune(attachment, agent, goal, self.cold, self._about(f"{model}, cold"))
                 agent.save(Path(folder))
@@ -110,10 +110,11 @@ class NeuralLive(SequentialExperiment[list[ModelRun]]):
                 agent = RRL.load(Path(folder), attachment.space, seed=seed)
                 warm = tune(attachment, agent, goal, self.warm, self._about(f"{model}, warm"))
                 agent.close()
-        ratios = ratios_to_best(bench, [recommended, *cold.held, *warm.held], self.rounds)
+        ratios = ratios_to_best(bench, [advice.configuration, *cold.held, *warm.held], self.rounds)
         return ModelRun(
             bench=bench,
-            recommended=ratios[recommended],
+            advice=advice.to_json(),
+            recommended=ratios[advice.configuration],
             cold=[ratios[one] for one in cold.held],
             warm=[ratios[one] for one in warm.held],
             failures=cold.failures + warm.failures,
