@@ -81,8 +81,9 @@ def tune(
         if m.disturbed:
             continue
         held.append(loop.incumbent() or attachment.space.nearest(driver.running))
+        ran, best = map(attachment.space.format, (m.configuration, held[-1]))
         report(
-            f"{len(held)}/{windows}  p95 {1e3 * m.latency_p95:.1f} ms  {attachment.space.format(held[-1])}"
+            f"{len(held)}/{windows}  p95 {1e3 * m.latency_p95:.1f} ms with {ran}; held for the best: {best}"
         )
         if len(held) == windows:
             break
