@@ -45,6 +45,7 @@ WARM_UP = 1.0
 SYSTEMS: dict[str, dict[str, Any]] = {
     "symphony": {"policy": "symphony", **QUICK},
     "symphony, deferral 0.03": {"policy": "symphony", "options": {"deferral": 0.03}, **QUICK},
+    "symphony, deferral 0.2": {"policy": "symphony", "options": {"deferral": 0.2}, **QUICK},
     "eager": {"policy": "eager", **QUICK},
 }
 """The dispatcher's settings. The deferrals are tried as the servers' delays are, because both say how long a
@@ -123,7 +124,7 @@ class DispatchGoodput(Experiment[Conditions, dict[str, list[float]]]):
     """The highest rate that is tried, requests/s: more than two cores can serve."""
     settling = Scaled(3, quick=0)
     """Trials of each system after the climb, before those that count."""
-    counted = Scaled(12, quick=2)
+    counted = Scaled(10, quick=2)
     """Trials of each system whose rates count."""
 
     def tasks(self) -> tuple[Conditions, ...]:
