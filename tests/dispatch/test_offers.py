@@ -11,8 +11,9 @@ from tests.dispatch.calls import outcome
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, bench, request
 from tuner.dispatch.pool.offers import APART
+from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.profiles import ENOUGH
-from tuner.dispatch.request import Refused, Reply, Status
+from tuner.dispatch.request import Refused, Reply, Request, Status
 from tuner.scheduling.log import ARRIVE
 
 
@@ -123,5 +124,30 @@ def test_what_becomes_of_late_requests_at_a_reload() -> None:
             assert [type(one) for one in answers] == [Reply] * 50
             assert [type(one) for one in await asyncio.gather(*late)] == [Reply] * 300
         assert overdue > 200
+
+    run(main())
+
+
+def test_a_long_slo_keeps_no_other_session_waiting() -> None:
+    """Each session's late requests go as soon as that is due by its own SLO."""
+
+    async def main() -> None:
+        backends = ["triton://a:1/m"]
+        slow = {"name": "slow", "slo_ms": 10_000.0, "backends": backends, "max_batch": 1}
+        quick = {"name": "quick", "slo_ms": 50.0, "backends": backends, "max_batch": 1}
+        found = bench(slow, quick, servers=1)
+        found.servers["a:1"].beta = 29 * MS
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            for name in ("slow", "quick"):
+                await dispatcher.infer(request(session=name))
+            due = loop.time() + 60.0
+            offers = dispatcher.pools[0]._flow.offers
+            offers.add(Pending(Request("slow", ()), 1, loop.time(), due, loop.create_future(), None), due, 9)
+            began = loop.time()
+            calls = [dispatcher.infer(request(session="quick", deadline=due)) for _ in range(4)]
+            answers = await asyncio.gather(*map(outcome, calls))
+            assert loop.time() - began < 1.0
+            assert [type(one) for one in answers] == [Reply] * 4
 
     run(main())

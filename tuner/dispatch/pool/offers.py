@@ -68,7 +68,8 @@ class Offers:
             return False
         self._items[pending.session] += pending.items
         self._dropped[pending.session][pending] = soonest
-        if self._timer is None:
+        if self._timer is None or soonest < self._timer.when():
+            self._stop()
             self._timer = asyncio.get_running_loop().call_at(soonest, self._next)
         return True
 
@@ -87,6 +88,9 @@ class Offers:
     def close(self) -> None:
         """Offer no more."""
         self._dropped.clear()
+        self._stop()
+
+    def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
