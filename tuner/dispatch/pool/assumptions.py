@@ -20,7 +20,7 @@ from tuner.scheduling.cluster import Delays, SessionSpec
 __all__ = ["Assumptions"]
 
 BRIEF = 2.0
-"""How many times as long as one item a brief batch takes at most."""
+"""A batch is brief if it takes at most this many times as long as a single item."""
 
 
 class Assumptions:
@@ -129,7 +129,7 @@ class Assumptions:
         return float(self.tables[place][:, items].min()) + self._way(items)
 
     def brief(self, place: int) -> int:
-        """Return the most items of a stream whose batch is brief beside one item, on every server."""
+        """Return the most items of a stream that make a brief batch on every server; see `BRIEF`."""
         times = self.tables[place][:, 1:]
         return int((times <= BRIEF * times[:, :1]).all(axis=0).sum())
 

@@ -6,8 +6,8 @@ its commands: it sends a batch, or refuses requests. It also takes care of what 
 * A request has one entry in the scheduler's queue for each of its items, and is sent with the first of them.
   The other entries, and those of requests that were answered or withdrawn, are ignored when their turn comes.
   Under a policy that distributes requests by their sizes it has one entry with its size.
-* A request that a client gives more time than the SLO is offered again when the scheduler has dropped it, and
-  a server has nothing to do.
+* A request that a client gives more time than the SLO, and that the scheduler has dropped, is offered again
+  once a server has nothing to do.
 * A request that a client gives less time is not kept away by a profile that is only assumed: executing it is
   what shows how long batches take.
 """
@@ -191,10 +191,10 @@ class Flow:
         return self.scheduler is None or bool(self._lanes.idle_servers())
 
     def _go_together(self, pending: Pending) -> int:
-        """Return how many items may be offered at once without holding up a server for long."""
-        return (
-            1 if self.scheduler is None else self.told.brief(self.told.place(pending.session, pending.kind))
-        )
+        """Return how many items may be offered at once, so that they do not occupy a server for long."""
+        if self.scheduler is None:
+            return 1
+        return self.told.brief(self.told.place(pending.session, pending.kind))
 
     def set_timer(self) -> None:
         """Have the scheduler woken when it wants to be."""

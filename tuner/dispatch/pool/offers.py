@@ -28,7 +28,8 @@ class Offers:
     Args:
         offer: Offers a request to the scheduler; it may come back at once.
         room: Whether a server has nothing to do.
-        together: How many requests may go with one, by what they would hold up.
+        together: How many items may be offered with a request, itself included: more would occupy a server
+            for long.
     """
 
     def __init__(
