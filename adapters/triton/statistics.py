@@ -1,8 +1,8 @@
 """Reads Triton's statistics of a model, which it keeps per version and per batch size.
 
 They begin at 0 again on each reload and restart; :class:`~tuner.adapters.metrics.totals.MonotonicTotals` adds
-them up over these. What was counted between our last reading and the reset is lost, so the adapter takes a
-reading just before each change of its own.
+them up over these. What was counted between our last reading and the reset is lost, so the adapter goes on
+reading during each change of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ LATENCY: Key = ("latency", 0)
 QUEUE: Key = ("queue", 0)
 COMPUTE: Key = ("compute", 0)
 INFERENCES: Key = ("inferences", 0)
+CACHED: Key = ("cached", 0)
+"""Requests that the response cache answered; they count as requests, but not as inferences."""
 MOST_ENTRIES = 65536
 """Versions and batch sizes together; with more, the answer is refused."""
 LARGEST_COUNT = 2**62
@@ -65,6 +67,7 @@ def _reading(stats: Any) -> Reading:
         QUEUE: of_requests.queue.ns,
         COMPUTE: sum(part.ns for part in parts),
         INFERENCES: stats.inference_count,
+        CACHED: of_requests.cache_hit.count,
     }
     for batch in stats.batch_stats:
         parts = (batch.compute_input, batch.compute_infer, batch.compute_output)
@@ -106,6 +109,6 @@ def largest_request(readings: Mapping[str, Reading], *, batching: bool) -> int:
             if name == "batch_count" and count
         ]
         return max(sizes, default=1)
-    requests = sum(reading[REQUESTS] for reading in readings.values())
+    requests = sum(reading[REQUESTS] - reading.get(CACHED, 0) for reading in readings.values())
     inferences = sum(reading[INFERENCES] for reading in readings.values())
-    return max(1, -(-inferences // requests)) if requests else 1
+    return max(1, -(-inferences // requests)) if requests > 0 else 1

@@ -7,6 +7,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tuner.adapters.triton.statistics import (
+    CACHED,
     INFERENCES,
     REQUESTS,
     batch_arrays,
@@ -21,6 +22,7 @@ def test_response_is_read() -> None:
     stats = response.model_stats.add(name="m", version="3", inference_count=24, execution_count=3)
     stats.inference_stats.success.count, stats.inference_stats.success.ns = 10, 1000
     stats.inference_stats.fail.count = 2
+    stats.inference_stats.cache_hit.count = 4
     stats.inference_stats.queue.ns = 300
     stats.inference_stats.compute_input.ns = 1
     stats.inference_stats.compute_infer.ns = 20
@@ -37,6 +39,7 @@ def test_response_is_read() -> None:
             ("queue", 0): 300,
             ("compute", 0): 321,
             ("inferences", 0): 24,
+            ("cached", 0): 4,
             ("batch_count", 8): 3,
             ("batch_ns", 8): 765,
         }
@@ -69,6 +72,8 @@ def test_arrays() -> None:
         ({REQUESTS: 0, INFERENCES: 0}, True, 1),
         ({REQUESTS: 10, INFERENCES: 10}, True, 1),
         ({REQUESTS: 10, INFERENCES: 21}, True, 3),
+        ({REQUESTS: 10, INFERENCES: 16, CACHED: 8}, True, 8),
+        ({REQUESTS: 10, INFERENCES: 0, CACHED: 10}, True, 1),
         ({REQUESTS: 10, INFERENCES: 21, ("batch_count", 12): 1, ("batch_count", 16): 0}, False, 12),
         ({REQUESTS: 0, INFERENCES: 0}, False, 1),
     ],
