@@ -9,6 +9,7 @@ import numpy as np
 from tuner.adapters.backend import Counters
 from tuner.adapters.live.backend import Capabilities, Change, LiveBackend
 from tuner.adapters.live.knobs import BATCH_GRID, KnobKind
+from tuner.adapters.live.meanwhile import read_meanwhile
 from tuner.adapters.metrics.page import expected
 from tuner.adapters.metrics.totals import MonotonicTotals
 from tuner.adapters.triton import statistics as stats
@@ -180,10 +181,11 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
 
     def _reconfigure(self, before: ModelConfig, after: ModelConfig, configuration: Configuration) -> Change:
         """Change the server, which then runs ``configuration``; its statistics show what that cost."""
-        self._sample()  # what was counted so far is lost with a reload
+        self.sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts
-        change(self._control, before, after, self._load_timeout)
-        self._sample()
+        with read_meanwhile(self.sample):  # the old instances serve until the new ones are loaded
+            change(self._control, before, after, self._load_timeout)
+        self.sample()
         reloaded = self._statistics.restarts > restarts
         return Change(
             configuration=configuration,
@@ -227,7 +229,12 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             gpus=page.gpus,
         )
 
-    def _sample(self) -> None:
+    def sample(self) -> None:
+        """Read the statistics, which a reload would begin at 0 again.
+
+        Raises:
+            AdapterError: The server cannot be asked.
+        """
         with self._lock:
             self._statistics.add(self._client.statistics())
 
@@ -239,5 +246,5 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         return parse_metrics(text, target.model, target.version, on_gpu=bool(on_gpu(self.original)))
 
     def _batches(self) -> tuple[np.ndarray, np.ndarray]:
-        self._sample()
+        self.sample()
         return stats.batch_arrays(self._statistics.sums(), self._largest)

@@ -20,11 +20,13 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.live.knobs import batch_grid
+from tuner.adapters.live.meanwhile import read_meanwhile
 from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit, read_configuration
 from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_left_out
+from tuner.adapters.triton.knobs import forms_batches
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
@@ -133,7 +135,7 @@ class EnsembleBackend:
     ) -> TritonBackend:
         """Open a model of the ensemble; its grid has no batch limit below the ensemble's."""
         config = self._ensemble.config_of(name)
-        if model_limit(config) > 1:
+        if forms_batches(config):
             sizes = grids.get(MAX_BATCH_SIZE) or batch_sizes(config, least)
             if low := [size for size in sizes if 1 < size < least]:
                 raise _too_small(name, low[0], least)
@@ -171,12 +173,13 @@ class EnsembleBackend:
         begun = time.monotonic()
         before = {name: member.current() for name, member in self._members.items()}
         reports: dict[str, ApplyReport] = {}
-        self._ensemble.counters()  # each change reloads the ensemble, which begins to count at 0 again
+        self._ensemble.sample()  # each change reloads the ensemble, which begins to count at 0 again
         for name, member in self._members.items():
             try:
-                reports[name] = member.apply(Configuration(_own(name, configuration)))
-                if reports[name].changed:
-                    self._wait_until_ready()
+                with read_meanwhile(self._ensemble.sample):
+                    reports[name] = member.apply(Configuration(_own(name, configuration)))
+                    if reports[name].changed:
+                        self._wait_until_ready()
             except TunerError as error:
                 last = () if isinstance(error, UNTOUCHED) else (name,)
                 changed = {each: before[each] for each in (*reports, *last)}
@@ -231,12 +234,13 @@ class EnsembleBackend:
             AdapterError: Some models refuse, or would end an ensemble that was deployed anew, or the ensemble
                 does not serve again.
         """
-        self._ensemble.counters()
+        self._ensemble.sample()
         least = self._ensemble.batch_limit()
         sizes = {name: _batch_size(member.original) for name, member in self._members.items()}
         small = {name: _too_small(name, size, least) for name, size in sizes.items() if 1 < size < least}
-        restore_all({name: member for name, member in self._members.items() if name not in small})
-        self._wait_until_ready()
+        with read_meanwhile(self._ensemble.sample):
+            restore_all({name: member for name, member in self._members.items() if name not in small})
+            self._wait_until_ready()
         if small:
             raise Refused(f"what was found is not put back: {'; '.join(map(str, small.values()))}")
 

@@ -27,7 +27,7 @@ from tuner.adapters.triton.instance_groups import GROUP, are_alike, count_places
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, Role
 
-__all__ = ["kind_of", "knob_space"]
+__all__ = ["forms_batches", "kind_of", "knob_space"]
 
 MOST_INSTANCES = 64
 MOST_DEFAULT_INSTANCES = 4
@@ -67,12 +67,15 @@ def knob_space(
     return KnobSpace([replace(knob, places=places) if knob.name == INSTANCES else knob for knob in knobs])
 
 
+def forms_batches(config: Mapping[str, Any]) -> bool:
+    """Whether a model can have the dynamic batcher; stateful ones and ensembles have their own schedulers."""
+    return model_limit(config) > 1 and not {"sequence_batching", "ensemble_scheduling"} & set(config)
+
+
 def _default_grids(config: Mapping[str, Any], cores: int, rows: int) -> dict[str, tuple[float, ...]]:
     grids = {}
-    limit = model_limit(config)
-    # Sequence and ensemble models have schedulers of their own in the place of the dynamic batcher.
-    if limit > 1 and not {"sequence_batching", "ensemble_scheduling"} & set(config):
-        grids[MAX_BATCH_SIZE] = batch_grid(rows, limit)
+    if forms_batches(config):
+        grids[MAX_BATCH_SIZE] = batch_grid(rows, model_limit(config))
         grids[DELAY] = DELAY_GRID
     if are_alike(config) and "ensemble_scheduling" not in config:
         most = MOST_DEFAULT_INSTANCES if on_gpu(config) else max(1, min(MOST_DEFAULT_INSTANCES, cores))

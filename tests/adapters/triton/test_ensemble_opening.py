@@ -160,3 +160,23 @@ def test_too_many_for_one_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(InvalidInput, match=r"^knobs of p: 1400000 configurations"):
         opened(server, monkeypatch)
+
+
+def test_a_model_with_a_scheduler_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stateful model forms no batches that could be tuned; the others of its ensemble do."""
+    stateful = {"max_batch_size": 8, "sequence_batching": {}, "instance_group": [{"count": 1}]}
+    plain = {"max_batch_size": 8, "instance_group": [{"count": 1}]}
+    server = Server("triton://h:8001/pipe", pipe=composed(("s", -1), ("p", -1)), s=stateful, p=plain)
+
+    def open_model(target: str, grids: Grids) -> Any:
+        name = urlsplit(target).path.strip("/")
+        server.knobs = knob_space(server.configs[name], grids, cores=2).knobs
+        return server.model(name)
+
+    monkeypatch.setattr(server, "open", open_model)
+
+    backend = opened(server, monkeypatch)
+
+    assert backend.space.names == (
+        "s.instances", "p.max_batch_size", "p.max_queue_delay", "p.instances"
+    )  # fmt: skip
