@@ -20,13 +20,16 @@ import http.client
 import math
 import ssl
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from tuner.adapters.connection.credentials import check_not_in_the_clear, read_secret, refuse_credentials
 from tuner.adapters.connection.web import HTTP_PORTS, TooLarge, WebAnswer, get, proxy_for
-from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
+from tuner.errors import AdapterError, InvalidInput, StorageError, TimedOut, Unreachable
+from tuner.files.renewed import Renewed
 from tuner.measurement import NOT_KNOWN, QUANTILES, STATISTICS, UNANSWERED, Measurement
 from tuner.printable import one_line
 from tuner.setting import Sli
@@ -55,8 +58,8 @@ class PrometheusIndicator:
     query: str
     statistic: str = "p95"
     """The statistic that the query gives if it does not contain ``{quantile}``."""
-    token: str = field(default="", repr=False)
-    """Bearer token; sent by TLS or within this machine only, and never shown. Empty: none is sent."""
+    token: Renewed[str] | None = field(default=None, repr=False)
+    """Bearer token; sent by TLS or within this machine only, and never shown. None: none is sent."""
     timeout: float = 5.0
     """Longest wait for the answers of a window, all together, s."""
 
@@ -71,7 +74,7 @@ class PrometheusIndicator:
         if not usable:
             problem = f"'{self.url}' is not a web address"
             raise InvalidInput("--sli-prometheus", problem, "write one such as http://prometheus:9090")
-        if self.token:
+        if self.token is not None:
             check_not_in_the_clear(self.url, "--sli-token-file")
         if not self.query.strip():
             raise InvalidInput("--sli-query", "is empty", "write a PromQL expression that gives seconds")
@@ -149,8 +152,10 @@ class PrometheusIndicator:
     def _get(self, query: str, deadline: float) -> WebAnswer:
         url: SplitResult = urlsplit(self.url)
         headers = {"Accept": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
+        if self.token is not None:
+            with suppress(InvalidInput, StorageError):  # the last one that could be used stays in use
+                self.token.look()
+            headers["Authorization"] = f"Bearer {self.token.value}"
         return get(
             url.hostname or "",
             url.port or HTTP_PORTS[url.scheme],
@@ -166,7 +171,7 @@ class PrometheusIndicator:
 def make_indicator(sli: Sli | None, statistic: str) -> PrometheusIndicator | None:
     """Return what asks for a service-level indicator; None if there is none.
 
-    The token is read now, so that it can change while a daemon runs.
+    The token is read now, and again when its file is replaced.
 
     Args:
         sli: Where it is asked.
@@ -178,7 +183,9 @@ def make_indicator(sli: Sli | None, statistic: str) -> PrometheusIndicator | Non
     """
     if sli is None:
         return None
-    token = read_secret(sli.token_file, "SLI token file") if sli.token_file is not None else ""
+    token, path = None, sli.token_file
+    if path is not None:
+        token = Renewed(partial(read_secret, path, "SLI token file"), [path])
     return PrometheusIndicator(url=sli.prometheus, query=sli.query, statistic=statistic, token=token)
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -15,9 +16,16 @@ import pytest
 from tests.adapters.connection.hostile_server import endless, hostile
 from tests.builders import measurement
 from tuner.errors import InvalidInput, TimedOut, Unreachable
+from tuner.files.renewed import Renewed
 from tuner.measurement import UNANSWERED
 from tuner.profiler import indicator as module
-from tuner.profiler.indicator import PrometheusIndicator
+from tuner.profiler.indicator import PrometheusIndicator, make_indicator
+from tuner.setting import Sli
+
+
+def held(token: str) -> Renewed[str]:
+    """A token that no file holds."""
+    return Renewed(lambda: token, [])
 
 
 class Prometheus:
@@ -191,11 +199,30 @@ def test_a_slow_answer(prometheus: Prometheus) -> None:
 
 def test_a_token_is_sent_and_never_shown(prometheus: Prometheus) -> None:
     """As a bearer token."""
-    indicator = PrometheusIndicator(url=prometheus.url, query="x", token="secret")
+    indicator = PrometheusIndicator(url=prometheus.url, query="x", token=held("secret"))
     indicator.check(1.0)
 
     assert prometheus.tokens == ["Bearer secret"]
     assert "secret" not in repr(indicator)
+
+
+def test_a_renewed_token_is_sent(prometheus: Prometheus, tmp_path: Path) -> None:
+    """Once its file has rested; where the file is gone, the last token stays."""
+    file = tmp_path / "token"
+    file.write_text("old")
+    file.chmod(0o600)
+    indicator = make_indicator(Sli(prometheus=prometheus.url, query="x", token_file=file), "p95")
+    assert indicator is not None
+    indicator.check(1.0)
+
+    file.write_text("renewed")
+    indicator.check(1.0)
+    indicator.check(1.0)
+    file.unlink()
+    indicator.check(1.0)
+    indicator.check(1.0)
+
+    assert prometheus.tokens == ["Bearer old", "Bearer old", *["Bearer renewed"] * 3]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +279,7 @@ def test_a_token_goes_to_no_proxy(prometheus: Prometheus, monkeypatch: pytest.Mo
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy}")
         monkeypatch.delenv("no_proxy", raising=False)
 
-        PrometheusIndicator(url=prometheus.url, query="x", token="secret").check(1.0)
+        PrometheusIndicator(url=prometheus.url, query="x", token=held("secret")).check(1.0)
 
     assert prometheus.tokens == ["Bearer secret"]
     assert heard == []
