@@ -49,7 +49,7 @@ class LoadGenerator:
             Each `sample` asks it; from then on requests go there.
 
     Raises:
-        InvalidInput: A setting is unusable, the model unknown, or its inputs cannot be made up.
+        InvalidInput: A setting is unusable, the model unknown, its inputs cannot be made up, or are refused.
         Unreachable: The server does not answer.
     """
 
@@ -224,6 +224,9 @@ class LoadGenerator:
             raise Unreachable(f"{address}: {message}; is the server running, and is this its gRPC port?")
         if answer.get("error") == "unknown_model":
             raise InvalidInput("model", f"the server at {address} does not serve '{model}'", message)
+        if answer.get("error") == "refused":
+            problem = f"the server refuses requests like ours: {message}"
+            raise InvalidInput("--rate", problem, "leave it out: then the model's own traffic is watched")
         if answer.get("error"):
             raise InvalidInput("load generator", message)
 

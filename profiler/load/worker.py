@@ -57,6 +57,17 @@ OPTIONS = [
     ("grpc.max_send_message_length", -1),
     *LIVELY,
 ]
+TRIES, TRIAL = 3, 2.0
+"""How often a request that is refused is tried at first, and how long its answer is waited for, s."""
+OBJECTIONS = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.INTERNAL,
+    }
+)
+"""How a server refuses what it would refuse again."""
 UNKNOWN = grpc.StatusCode.UNKNOWN.value[0]
 
 
@@ -249,10 +260,32 @@ async def _request(channel: Any, wire: Wire, setup: Setup) -> bytes:
     )
 
 
+async def _objection(channel: Any, method: str, raw: bytes) -> str:
+    """Send the request, and again where it is refused; return why it is refused each time, else nothing.
+
+    A late answer is no objection, nor is a server that is away: the request itself may be in order.
+    """
+    words = ""
+    for _ in range(TRIES):
+        call = channel.unary_unary(method)(raw)
+        await asyncio.wait({asyncio.ensure_future(_ended(call))}, timeout=TRIAL)
+        if not call.done() or await call.code() not in OBJECTIONS:
+            return ""
+        words = await call.details() or (await call.code()).name
+    return words
+
+
+async def _ended(call: Any) -> None:
+    with suppress(grpc.RpcError):
+        await call
+
+
 async def _prepare(setup: Setup, wire: Wire, channels: list[Any]) -> tuple[bytes, dict[str, str]]:
     """Return the request, and the error for the parent if there is none."""
     try:
-        return await _request(channels[0], wire, setup), {}
+        raw = await _request(channels[0], wire, setup)
+        objection = await _objection(channels[0], wire.METHOD, raw)
+        return raw, {"error": "refused", "message": objection} if objection else {}
     except InvalidInput as error:
         return b"", {"error": "invalid", "message": str(error)}
     except TimeoutError:

@@ -24,6 +24,7 @@ class InferenceService:
         self.address = ""
         self.delay = 0.0
         self.refuse_every = 0
+        self.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED
         self.requests = 0
         self.open = self.most_open = 0
         self.cancelled = 0
@@ -58,7 +59,7 @@ class InferenceService:
                 self.shown.append(certificate)
         if self.refuse_every and number % self.refuse_every == 0:
             self.open -= 1
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
+            context.abort(self.refusal, "queue full")
         self._open.wait()
         if self.delay:
             time.sleep(self.delay)

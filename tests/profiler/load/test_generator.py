@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import psutil
 import pytest
@@ -23,6 +24,9 @@ from tuner.errors import InvalidInput, TunerError, Unreachable
 from tuner.profiler.attachment import _generator
 from tuner.profiler.load.generator import LoadGenerator
 from tuner.setting import Load
+
+TRIED = 1
+"""Requests that are sent before anything is measured."""
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def test_every_request_is_answered_and_counted(service: InferenceService) -> Non
     assert not np.isnan(sample.latency).any()
     assert (sample.latency >= sample.lateness).all()
     assert (np.diff(sample.intended) > 0).all()
-    assert totals.sent == totals.answered == service.requests
+    assert totals.sent == totals.answered == service.requests - TRIED
     assert (totals.failed, totals.outstanding) == (0, 0)
 
 
@@ -86,7 +90,7 @@ def test_requests_follow_the_replicas(service: InferenceService) -> None:
     totals = load.totals()
 
     assert moved.failed == totals.failed == service.cancelled == 0
-    assert totals.sent == totals.answered == service.requests + second.requests + third.requests
+    assert totals.sent == totals.answered == service.requests - TRIED + second.requests + third.requests
     assert abs(second.requests - third.requests) <= 1
     assert second.requests > 5
 
@@ -142,7 +146,7 @@ def test_requests_without_an_answer_are_lost_but_never_cancelled(service: Infere
     assert sample.failed == sample.intended.size == pytest.approx(10, abs=1)
     assert totals.reasons == {"deadline_exceeded": totals.sent}
     assert service.cancelled == 0
-    assert service.requests == totals.sent
+    assert service.requests == totals.sent + TRIED
 
 
 def test_requests_open_when_it_stops_are_accounted_for(service: InferenceService) -> None:
@@ -228,6 +232,14 @@ def test_shape_that_does_not_fit_is_a_clear_error(service: InferenceService) -> 
     """The input, the wanted and the model's shape are named."""
     with pytest.raises(InvalidInput, match=r"shape x: \[4, 5\] does not fit"):
         LoadGenerator(service.endpoint(), "poisson:10", shapes={"x": (4, 5)})
+
+
+def test_a_server_that_refuses_requests_like_ours_is_a_clear_error(service: InferenceService) -> None:
+    """Told before anything is measured: all latencies would count as broken, and be tuned in vain."""
+    service.refuse_every, service.refusal = 1, grpc.StatusCode.UNIMPLEMENTED
+
+    with pytest.raises(InvalidInput, match="--rate: the server refuses requests like ours: queue full"):
+        LoadGenerator(service.endpoint(), "poisson:10")
 
 
 def test_killed_worker_is_a_clear_error(service: InferenceService) -> None:
