@@ -10,12 +10,21 @@ from typing import Protocol, runtime_checkable
 
 from tuner.adapters.backend import Backend, Counters
 from tuner.errors import TimedOut
-from tuner.measurement import Measurement
+from tuner.measurement import UNANSWERED, Measurement
 from tuner.profile import BatchingProfile
 from tuner.profiler.contention import ContentionMonitor
 from tuner.profiler.profile_tracker import ProfileTracker
 from tuner.profiler.source import Clients, Clock, Host, Indicator
-from tuner.profiler.window import LIMITS, Arrivals, Limits, Reading, arrivals, assemble, waiting_between
+from tuner.profiler.window import (
+    LIMITS,
+    Arrivals,
+    Limits,
+    Reading,
+    arrivals,
+    assemble,
+    beyond_the_mean,
+    waiting_between,
+)
 
 __all__ = ["Profiler"]
 
@@ -128,8 +137,10 @@ class Profiler:
             self._sleep_until(before.counters.time + seconds)
         after = self._read(ending=True)
         self._check_time(latest)
-        self._came.append(arrivals([*readings, after.counters]))
-        measurement = self._assemble(before, after, self._came, readings[1:])
+        came = arrivals([*readings, after.counters])
+        measurement = self._assemble(before, after, [*self._came, came][-REMEMBERED_WINDOWS:], readings[1:])
+        if after.counters.restarts == before.counters.restarts:
+            self._came.append(came)  # else it may hold what a replica had served while nobody could ask it
         self._window_before = window = before.counters, after.counters
         if window_before is None:
             return measurement
@@ -253,9 +264,15 @@ class Profiler:
             within=within,
         )
         measurement = replace(measurement, restarted=self._restarted(before, after))
+        if self._memory > 0 and measurement.quantiles_from == "server" and beyond_the_mean(measurement):
+            measurement = replace(measurement, quantiles_mixed=True)
         if self._indicator is not None:
             measurement = self._indicator.applied(measurement)
-        return measurement if measurement.disturbed else self._judged(measurement, before, after)
+        if not measurement.disturbed:
+            measurement = self._judged(measurement, before, after)
+        if set(measurement.disturbed) - {UNANSWERED}:
+            self._changed_at = end  # as long as quantiles look back, they are of these requests, too
+        return measurement
 
     def _judged(self, measurement: Measurement, before: Reading, after: Reading) -> Measurement:
         """Return the measurement, disturbed if contention moved; otherwise add its executions to l(b)."""

@@ -22,7 +22,16 @@ from tuner.measurement import NOT_KNOWN, QUANTILES, UNANSWERED, Measurement, lat
 from tuner.profiler.contention import foreign_figures
 from tuner.profiler.source import ClientSample, HostReading
 
-__all__ = ["Arrivals", "Limits", "Reading", "arrivals", "assemble", "dispersion", "waiting_between"]
+__all__ = [
+    "Arrivals",
+    "Limits",
+    "Reading",
+    "arrivals",
+    "assemble",
+    "beyond_the_mean",
+    "dispersion",
+    "waiting_between",
+]
 
 OTHERS = 1.2
 """If the server counts more than this many times the clients' requests, others send too."""
@@ -84,7 +93,7 @@ def assemble(
             taken from the beginning of the window to that moment, which is the longest latency that the
             window can show, its ``cut_off``.
         came: Arrivals in this window and in those before it: without clients they show the burstiness.
-        mixed: Whether the server's quantiles still contain requests under another configuration.
+        mixed: Whether the server's quantiles surely contain requests from before it, under other conditions.
         limits: Limits beyond which the window is disturbed.
         within: Readings inside the window; only their GPUs are used.
     """
@@ -153,6 +162,21 @@ def waiting_between(before: tuple[Counters, Counters], now: tuple[Counters, Coun
     came = max(rate * seconds, 0.0)
     missing = max(came - answered - CHANCE * math.sqrt(came), 0.0)
     return late + missing * seconds / 2, max(came, answered)
+
+
+def beyond_the_mean(m: Measurement) -> bool:
+    """Return whether quantiles are higher than the mean allows: then they are of other requests, too.
+
+    Of a window's requests a share of 1 - q, less what chance explains, takes the quantile q or longer
+    (Markov). Where an overload has just ended, the quantiles of a server that looks back are still those of
+    the overload, but the mean is not.
+    """
+    for name, share in QUANTILES.items():
+        expected = max(m.requests, 0) * (1 - share)
+        slow = max(expected - CHANCE * math.sqrt(expected), 0.0)
+        if slow * m.latency(name) > m.requests * m.latency_mean:
+            return True
+    return False
 
 
 def dispersion(windows: Sequence[Arrivals]) -> float:

@@ -125,7 +125,8 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     quantiles_from: str = "none"
     """Who measured the quantiles: ``client``, ``server``, ``indicator`` or ``none``."""
     quantiles_mixed: bool = False
-    """Whether the server's quantiles still look back to another configuration; the mean never does."""
+    """Whether the server's quantiles still look back to another configuration, a disturbance or an overload;
+    the mean never does."""
     queue_mean: Annotated[float, Quantity("Mean time a request waited inside the server", "s")] = NOT_KNOWN
     compute_mean: Annotated[float, Quantity("Mean time a request spent in execution", "s")] = NOT_KNOWN
     """Input, inference and output."""

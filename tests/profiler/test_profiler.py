@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.errors import TimedOut, Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace, Role
+from tuner.measurement import UNANSWERED
 from tuner.profile import BatchingProfile
 from tuner.profiler import Profiler
 from tuner.profiler.attachment import attach
 from tuner.profiler.source import HostReading
+from tuner.profiler.window import Limits
 
 
 class ScriptedServer:
@@ -40,6 +43,7 @@ class ScriptedServer:
         self.followed: list[tuple[int, ...]] = []
         self.events: list[tuple[float, Callable[[], None]]] = []
         self.pending: Callable[[float], float | None] = lambda _: None
+        self.foreign, self.more = 0.0, 0
 
     def describe(self) -> Description:
         return Description(
@@ -63,7 +67,7 @@ class ScriptedServer:
 
     def counters(self) -> Counters:
         self.calls.append("counters")
-        count = int(self.time * 100)
+        count = int(self.time * 100) + self.more
         return Counters(
             time=self.time,
             requests=count,
@@ -98,7 +102,9 @@ class ScriptedServer:
     cores = 2.0
 
     def read(self) -> HostReading:
-        return HostReading(time=self.time, server=self.time, own=0.0, total=self.time, processes=self.seen)
+        return HostReading(
+            time=self.time, server=self.time, own=0.0, total=self.time + self.foreign, processes=self.seen
+        )
 
     def follow(self, processes: Iterable[int]) -> None:
         self.followed.append(tuple(processes))
@@ -239,6 +245,60 @@ def test_server_quantiles_are_distrusted_until_they_forget_the_old_configuration
     mixed = [profiler.measure(5.0).quantiles_mixed for _ in range(3)]
 
     assert mixed == [True, True, False]
+
+
+def test_server_quantiles_are_distrusted_until_they_forget_a_disturbance() -> None:
+    """The window itself is set aside; two more look back to its requests."""
+    server = ScriptedServer(memory=12.0, quantiles={0.95: 0.02})
+    profiler = Profiler(server, clock=server, host=server, limits=Limits(foreign=0.5))
+
+    def intrude() -> None:
+        server.foreign += 5.0
+
+    server.at(52.0, intrude)
+    windows = [profiler.measure(5.0) for _ in range(4)]
+
+    assert [bool(window.disturbed) for window in windows] == [True, False, False, False]
+    assert [window.quantiles_mixed for window in windows] == [False, True, True, False]
+
+
+def test_requests_that_were_counted_late_are_no_burst() -> None:
+    """A replica that answers again has served for a while: that belongs to no window."""
+    server = ScriptedServer()
+    profiler = make(server)
+
+    def answer_again() -> None:
+        server.more += 3000
+        server.restart()
+
+    server.at(52.0, answer_again)
+    windows = [profiler.measure(5.0) for _ in range(5)]
+
+    assert windows[0].disturbed
+    assert windows[-1].burstiness == pytest.approx(0, abs=0.1)
+
+
+def test_a_window_without_requests_is_nothing_to_look_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with little traffic would otherwise never show anything."""
+    server = ScriptedServer(memory=12.0, quantiles={0.95: 0.02})
+    profiler, counters = make(server), server.counters
+
+    with monkeypatch.context() as idle:
+        stopped = counters()
+        idle.setattr(server, "counters", lambda: replace(stopped, time=server.time))
+        assert profiler.measure(5.0).disturbed == (UNANSWERED,)
+
+    assert not profiler.measure(5.0).quantiles_mixed
+
+
+@pytest.mark.parametrize(
+    ("memory", "quantile", "mixed"), [(12.0, 0.4, True), (12.0, 0.2, False), (0.0, 0.4, False)]
+)
+def test_server_quantiles_that_the_mean_rules_out(memory: float, quantile: float, mixed: bool) -> None:
+    """Of 500 requests with a mean of 6 ms not even ten take 0.4 s: an overload has just ended."""
+    server = ScriptedServer(memory=memory, quantiles={0.95: quantile})
+
+    assert make(server).measure(5.0).quantiles_mixed == mixed
 
 
 def test_change_that_cannot_be_seen_can_be_told() -> None:
