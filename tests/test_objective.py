@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders import measurement
+from tuner.control.decide.validation import unusable
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import BadRateObjective, Objective, Slo, parse_slo
@@ -204,3 +205,16 @@ def test_objectives_are_told_in_words() -> None:
     assert str(Objective(slo=SLO, goal="cpu", change_cost=1)) == (
         "least CPU with p95 <= 30ms, changes at 1 times their cost"
     )
+
+
+@pytest.mark.parametrize("goal", ["latency", "strict", "cpu"])
+def test_a_window_that_ends_before_the_slo_shows_nothing(goal: str) -> None:
+    """Nothing was answered in 6 s: whether it would have been in 8 s nobody knows; in 5 s it was not."""
+    window = replace(measurement(6.0), cut_off=6.0)
+
+    for slo, unknown in ((8.0, True), (5.0, False)):
+        objective = Objective(slo=Slo(statistic="p95", latency=slo), goal=goal, cores=2)
+        assert objective.too_short(window) == unknown
+        assert not objective.kept(window)
+        assert math.isnan(objective.cost(window)) == unknown
+        assert ("it ended before unanswered requests" in unusable(window, objective)) == unknown

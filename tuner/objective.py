@@ -154,7 +154,12 @@ class Objective:
 
     def kept(self, measurement: Measurement) -> bool:
         """Whether the window kept the SLO; a window whose latency is unknown or with failures did not."""
-        return self.latency(measurement) <= self.slo.latency and measurement.failures == 0
+        within = self.latency(measurement) <= self.slo.latency and not self.too_short(measurement)
+        return within and measurement.failures == 0
+
+    def too_short(self, measurement: Measurement) -> bool:
+        """Whether the window ended too soon to show if the SLO was kept: it cut the latency off below it."""
+        return self.latency(measurement) <= self.slo.latency and measurement.cut(self.slo.statistic)
 
     def cost(self, measurement: Measurement) -> float:
         """The cost of a window and of the change before it, at least 0; NaN if a quantity is missing."""
@@ -180,6 +185,8 @@ class Objective:
     def _answered(self, measurement: Measurement) -> float:
         """The cost of how the requests that did not fail were served; by ``strict`` of all."""
         ratio = _saturate(self.latency(measurement) / self.slo.latency)
+        if self.too_short(measurement):
+            return math.nan
         if math.isnan(ratio) or self.goal == "latency":
             return ratio
         if self.goal == "strict":

@@ -263,6 +263,7 @@ def test_changes_wait_for_the_maintenance_window(bed: Bed) -> None:
     outcomes = {row["outcome"] for row in bed.rows("SELECT outcome FROM decision")}
     assert "postponed" in outcomes
     assert outcomes <= {"postponed", "held"}
+    assert not any(row["exploring"] for row in bed.rows("SELECT exploring FROM decision"))
 
     bed.now = lambda: 1_700_000_000.0 + 4 * 3600
     bed.run(windows=5)

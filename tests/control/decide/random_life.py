@@ -316,7 +316,8 @@ def random_life(seed: int, windows: int) -> list[str]:
     )
     agent = Table(random, guess=random.choice([math.nan, 0.3, 0.7]))
     applies = random.random() < 0.9
-    loop = ControlLoop(SPACE, objective, agent, limits=GuardLimits(**random.choice(CARE)), explore=applies)
+    limits = GuardLimits(**random.choice(CARE))
+    loop = ControlLoop(SPACE, objective, agent, limits=limits, explore=lambda: applies)
     for _ in range(random.choice([0, 0, 7])):
         kept = random.random() < 0.6
         level, ran = 20 + random.randrange(3), server.anything()

@@ -20,6 +20,7 @@ from tests.control.decide.loop_bed import loop_with
 from tuner.agents.agent import State
 from tuner.control import Apply, ControlLoop, Hold, Rollback
 from tuner.control.decide.event import InForce, Remembered
+from tuner.objective import Slo
 
 
 def test_applies_what_the_agent_chooses_with_a_reason() -> None:
@@ -276,7 +277,7 @@ def test_an_earlier_life_is_remembered() -> None:
 def test_who_only_watches_does_not_explore() -> None:
     """A proposal is the best that is known, or none."""
     agent = ScriptedAgent(configuration(2))
-    loop = ControlLoop(SPACE, OBJECTIVE, agent, explore=False)
+    loop = ControlLoop(SPACE, OBJECTIVE, agent, explore=lambda: False)
 
     first = turn(loop, 10.0, measurement(0.020))
     agent.learned[SPACE.encode(configuration(2))] = 0.1
@@ -286,6 +287,17 @@ def test_who_only_watches_does_not_explore() -> None:
     assert isinstance(second, Apply)
     assert not second.exploring
     assert agent.selects == 0
+
+
+def test_a_window_is_at_least_as_long_as_the_slo() -> None:
+    """A shorter one could not show that it was broken; nor does it end early because many requests came."""
+    slow = dataclasses.replace(OBJECTIVE, slo=Slo(statistic="p95", latency=8.0))
+    loop = ControlLoop(SPACE, slow, ScriptedAgent())
+    first = loop.window(5.0)
+    turn(loop, 8.0, measurement(2.0))
+
+    assert (first, loop.window(5.0), loop.enough(5.0)) == (8.0, 8.0, math.inf)
+    assert loop.window(0.5) == 3.0
 
 
 def test_nothing_is_explored_in_the_first_window_under_a_new_load() -> None:

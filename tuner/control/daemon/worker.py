@@ -231,7 +231,11 @@ class Worker:
     ) -> Driver:
         c = self.config
         loop = ControlLoop(
-            attachment.space, objective, agent, limits=c.guard.limits(), explore=c.mode == "apply"
+            attachment.space,
+            objective,
+            agent,
+            limits=c.guard.limits(),
+            explore=lambda: c.mode == "apply" and c.may_change(self._now()),
         )
         return Driver(
             Watched(

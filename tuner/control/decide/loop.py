@@ -54,7 +54,7 @@ class ControlLoop:
         objective: What is minimised, and the SLO.
         agent: What learns and proposes.
         limits: How careful to be.
-        explore: False never proposes a configuration only to learn from it: for those who only watch.
+        explore: Whether a configuration may be proposed only to learn from it; not to those who only watch.
         rules: Decide from the facts; experiments have other tables than the usual one.
 
     Attributes:
@@ -73,7 +73,7 @@ class ControlLoop:
         agent: Agent,
         *,
         limits: GuardLimits | None = None,
-        explore: bool = True,
+        explore: Callable[[], bool] = lambda: True,
         rules: Callable[[Facts], Decision] = decide,
     ) -> None:
         self.space = space
@@ -133,12 +133,14 @@ class ControlLoop:
         """Return how long the next window is to be, s.
 
         It is longer than ``seconds`` where too few requests are timed in that time for a verdict on the SLO,
-        and half as long while the error budget burns: fast over the last windows, and still in the newest.
+        or where that allows more time, and half as long while the error budget burns: fast over the last
+        windows, and still in the newest.
 
         Args:
             seconds: The usual length.
         """
         least = seconds / 2 if all(self.memory.burning(*alarm) for alarm in ALARMS) else seconds
+        least = min(max(least, self.objective.slo.latency), LONGEST * seconds)
         rate = min(self.load.rate, self._timed_rate)
         if not rate > 0:
             return least
@@ -150,7 +152,7 @@ class ControlLoop:
         Args:
             seconds: The usual length of a window.
         """
-        if not self.window(seconds) > seconds:
+        if not self.window(seconds) > max(seconds, self.objective.slo.latency):
             return math.inf
         share = min(self._timed_rate / self.load.rate, 1.0)
         return RISEN * FEW[self.objective.slo.statistic] / share
@@ -311,7 +313,7 @@ class ControlLoop:
                 running=m.configuration,
                 now=now,
                 kept=kept,
-                explore=self._explore,
+                explore=self._explore(),
             ),
         )
         if not (failing or broken):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tuner.duration import format_duration
 from tuner.measurement import QUANTILES, STATISTICS, Measurement
 from tuner.objective import Objective
 
@@ -15,7 +16,7 @@ LONGEST = 3600.0
 """Longest latency that is believed, s."""
 SLACK = 0.05
 """Share by which a quantile may lie below a lower one: servers estimate each by itself."""
-LOOKS_BACK = "the server's quantiles still look back to the configuration before"
+LOOKS_BACK = "the server's quantiles still look back to before this window, when conditions were others"
 
 
 def unusable(m: Measurement, objective: Objective) -> str:
@@ -33,6 +34,8 @@ def unusable(m: Measurement, objective: Objective) -> str:
         return "no request came"
     if problem := implausible(m):
         return problem
+    if objective.too_short(m):
+        return f"it ended before unanswered requests had waited for {format_duration(objective.slo.latency)}"
     if not math.isfinite(objective.cost(m)):
         return f"{objective.slo.statistic} or {objective.goal} was not measured"
     return LOOKS_BACK if m.quantiles_mixed and objective.slo.statistic != "mean" else ""
