@@ -21,6 +21,7 @@ from tuner.cli.sweep import to_measure, without_effect
 from tuner.control.drive.sweep import SweepResult
 from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.server import MODELS
+from tuner.errors import AdapterError, Refused
 from tuner.knobs import Configuration, Grids
 from tuner.profiler.attachment import Attachment, attach
 from tuner.report import Report
@@ -98,6 +99,22 @@ def test_what_is_restored_at_the_end_is_what_the_state_says(tuner: Say, tmp_path
     state = json.loads((tmp_path / "r" / "state.json").read_text())
     assert Report.load(tmp_path / "r" / "report.json").reconfigurations > 0
     assert state["current"] == state["original"]
+
+
+def test_what_cannot_be_restored_ends_the_run_with_an_error(
+    tuner: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever goes on only after a success learns it; the report is written all the same."""
+
+    def refuse(_: Attachment) -> None:
+        raise Refused("the model was deployed anew")
+
+    monkeypatch.setattr(Attachment, "restore", refuse)
+
+    with pytest.raises(AdapterError, match="could not restore the original configuration: the model was"):
+        tuner("run", "sim://mlp?rate=180", "--slo", "p95=30ms", "--windows", "3", "--out", "r", "--restore")
+
+    assert (tmp_path / "r" / "report.json").is_file()
 
 
 def test_a_dry_run_restores_nothing(tuner: Say, monkeypatch: pytest.MonkeyPatch) -> None:

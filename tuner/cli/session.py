@@ -105,6 +105,8 @@ class TuningSession:
     """Whether the server was left in good order."""
     _written: bool = False
     """Whether the report was written."""
+    _unrestored: AdapterError | None = None
+    """Why what the server ran before was not restored, if it was to be."""
 
     @classmethod
     def start(
@@ -199,13 +201,19 @@ class TuningSession:
         _print(self.console, text, self.state.required)
 
     def finish(self) -> None:
-        """Leave the server in good order, then write report and state."""
+        """Leave the server in good order, then write report and state.
+
+        Raises:
+            AdapterError: What the server ran before could not be restored.
+        """
         self._settle()
         self.say(f"the server runs {configuration_text(self.attachment.space, self.driver.running)}")
         if self.totals.recommended is not None:
             text = configuration_text(self.attachment.space, self.totals.recommended)
             self.say(f"nothing was changed; the last decision was to run {text}")
         self.write()
+        if self._unrestored is not None:
+            raise self._unrestored
 
     def _settle(self) -> None:
         """Leave the server in good order. Ctrl-C, SIGTERM and SIGHUP wait for it."""
@@ -222,7 +230,8 @@ class TuningSession:
             self.attachment.restore()
             self.driver.restored()
         except AdapterError as error:
-            self.say(f"[red]could not restore the original configuration: {plain(str(error))}[/red]")
+            self._unrestored = AdapterError(f"could not restore the original configuration: {error}")
+            self.say(f"[red]{plain(str(self._unrestored))}[/red]")
 
     def write(self) -> None:
         """Write the report of the windows until now."""
