@@ -437,3 +437,26 @@ def test_the_last_window_takes_back_what_breaks_the_slo() -> None:
     assert server.running == configuration()
     assert pinned.step(last=True).outcome == "applied"
     assert dry.step(last=True).outcome == "recommended"
+
+
+class WithoutMetrics(FakeServer):
+    """It answers, but nobody can measure it."""
+
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
+        self.clock.sleep(settle)
+        raise Unreachable("metrics port 8002: connection refused")
+
+
+def test_metrics_that_are_away_for_days() -> None:
+    """They are looked for once a window, and said to be away once."""
+    server = WithoutMetrics(FakeClock(), lambda _: 0.020)
+    driver, heard = drive(server)
+
+    turns = 0
+    while server.clock.now() < 600.0:
+        driver.step()
+        turns += 1
+
+    assert 100 < turns < 130
+    assert len(heard) == 2
+    assert all("connection refused" in sentence for sentence in heard)

@@ -20,6 +20,7 @@ from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched, WindowRecord
 from tuner.control.store.journal import StoreJournal, last_change, replay
 from tuner.control.store.store import Store
+from tuner.errors import Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
@@ -80,6 +81,22 @@ def test_what_a_server_died_of_is_known_though_its_daemon_asked_it_in_vain_for_s
     second.step()
 
     assert target.running == best
+    assert second.loop.memory.banned(second.loop.level or 0) == [SPACE.encode(BAD)]
+
+
+def test_a_server_that_dies_and_is_away_at_the_end_though_it_boots_with_the_best(store: Store) -> None:
+    """Nothing is asked of it then: that would come about by its restart, and hide what it died of."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    assert [type(first.step().decision) for _ in range(2)] == [Hold, Apply]
+    target.running, target.away_until = GOOD, math.inf
+    first.finish()
+    target.away_until = -math.inf
+
+    second, _ = life(store, target, *[BAD] * 9)
+    kinds = [type(second.step().decision) for _ in range(3)]
+
+    assert kinds == [Hold] * 3
     assert second.loop.memory.banned(second.loop.level or 0) == [SPACE.encode(BAD)]
 
 
@@ -341,6 +358,66 @@ def test_bans_outlive_the_process(store: Store) -> None:
     assert second.loop.bans() == [ban]
     second.step()
     assert second.loop.bans() == [ban._replace(windows=ban.windows - 1)]
+
+
+def test_what_a_change_taught_is_kept_at_once(store: Store) -> None:
+    """Not only with the next decision, before which the process may end."""
+    first, _ = life(store, target := server(), GOOD, BAD)
+    assert [type(first.step().decision) for _ in range(3)] == [Hold, Apply, Rollback]
+
+    second, _ = life(store, target, GOOD)
+
+    assert [ban.configuration for ban in second.loop.bans()] == [BAD]
+    assert second.loop.last_good == first.loop.last_good
+
+
+def test_what_a_server_died_of_while_it_took_it_is_kept(store: Store) -> None:
+    """Also if it is away for longer than anybody waits."""
+    first, _ = life(store, target := server(), GOOD, BAD)
+    first.step()
+    silent(target, done=False)
+    assert first.step().outcome == "failed"
+    target.away_until = math.inf
+    with pytest.raises(Unreachable):
+        first.step()
+    target.away_until = -math.inf
+
+    second, _ = life(store, target, BAD)
+
+    assert [ban.configuration for ban in second.loop.bans()] == [BAD]
+    assert isinstance(second.step().decision, Hold)
+
+
+class FailsNowAndThen(FakeServer):
+    """Some of its requests fail, and some of its windows are disturbed."""
+
+    failures = 0
+    disturbed: tuple[str, ...] = ()
+
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
+        m = super().measure(seconds, settle=settle, enough=enough)
+        return dataclasses.replace(m, failures=self.failures, disturbed=self.disturbed)
+
+
+def test_what_failed_in_an_earlier_life_is_compared_with(store: Store) -> None:
+    """What a restarted server gets back is not to blame for what failed before, too."""
+    best = configuration(2)
+    target = FailsNowAndThen(FakeClock(), lambda c: 0.010 if c == best else 0.020)
+    first, _ = life(store, target, best)
+    for failures in (0, 0, 1):
+        target.failures = failures
+        first.step()
+    assert target.running == best
+    target.running = GOOD
+
+    second, _ = life(store, target)
+    target.disturbed = ("a neighbour came",)
+    restored = second.step().decision
+    target.disturbed = ()
+    assert isinstance(restored, Apply)
+    assert restored.restores
+    assert isinstance(second.step().decision, Hold)
+    assert target.running == best
 
 
 def test_bans_of_values_that_are_gone_or_of_another_objective_end(store: Store) -> None:

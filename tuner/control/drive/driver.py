@@ -108,6 +108,7 @@ class Driver:
         self._journal = journal or StateFile()
         self._patience = patience
         self._notify = notify
+        self._said: set[str] = set()  # since the last window
         self._settle = 0.0
         self._due = math.inf  # when the next window is overdue; infinite if none was begun
         self._change_before: ApplyReport | None = None  # the change that the next window follows
@@ -197,7 +198,8 @@ class Driver:
         """Leave the server with the best configuration that was tried under the present load.
 
         The server is asked first what it runs. An interrupted change may have come about all the same, and a
-        restarted server may have lost its configuration; what somebody else has set stays.
+        restarted server may have lost its configuration; what somebody else has set stays, and so does what
+        a server runs that does not answer.
 
         Returns:
             What the server runs.
@@ -208,16 +210,16 @@ class Driver:
         same = self.loop.space.same
         try:
             found = self._ask_running()
-        except AdapterError as error:
-            self._notify(f"the server could not be asked what it runs: {error}")
-        else:
-            running = found.configuration
-            reconciler = self.reconciler
-            ours = reconciler.confirm(found) or same(running, self.running)
-            if not (ours or reconciler.was_restarted(running)):
-                best = running
-                self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
-            self.running = running
+        except AdapterError as error:  # nor is it changed: what a change on probation did would be forgotten
+            self._notify(f"the server could not be asked what it runs, and is left as it is: {error}")
+            self._journal.stands(self._state())
+            return self.running
+        running, reconciler = found.configuration, self.reconciler
+        ours = reconciler.confirm(found) or same(running, self.running)
+        if not (ours or reconciler.was_restarted(running)):
+            best = running
+            self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
+        self.running = running
         if not same(self.running, best):
             reason = "the run ends with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True)
@@ -237,6 +239,7 @@ class Driver:
             found = self._ask_running(measurement.configuration)
         except AdapterError as error:
             return self._recover(error, watching=watching)
+        self._said.clear()
         self.reconciler.may_have_restarted |= measurement.restarted
         if found.apart:  # the window shows no one configuration
             disturbed = (*measurement.disturbed, found.apart)
@@ -257,7 +260,7 @@ class Driver:
 
     def _recover(self, error: AdapterError, *, watching: bool) -> WindowRecord:
         """Wait for a server that is away, then decide without a window; a lost configuration is restored."""
-        self._notify(f"{error}; keeping the last good configuration and waiting for the server")
+        self._notify_once(f"{error}; keeping the last good configuration and waiting for the server")
         self._journal.stands(self._state())
         begun, self.reconciler.may_have_restarted = self._clock.now(), True
         found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
@@ -265,8 +268,10 @@ class Driver:
         waited = self._clock.now() - begun
         same, text = self.loop.space.equal(current, self.running), self.loop.space.format(current)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
-        if same and waited < AT_ONCE:
-            reason = str(error)  # only the server's metrics were away
+        rest = AFTER_OUTAGE
+        if same and waited < AT_ONCE:  # only the server's metrics were away, and may be so for days
+            reason, left = str(error), self._due - self._clock.now()
+            rest = max(min(self.window, left if left > 0 else math.inf), rest)
         overdue, self._due = begun > self._due, self._due + waited  # an outage makes no window overdue
 
         def judge() -> Decision:
@@ -274,8 +279,14 @@ class Driver:
             return Hold(reason=reason) if watching else decision
 
         record = self._act(found, judge, watching=watching)
-        self._settle = max(self._settle, AFTER_OUTAGE)
+        self._settle = max(self._settle, rest)
         return replace(record, error=record.error or str(error))
+
+    def _notify_once(self, sentence: str) -> None:
+        """Say something unusual, unless it was said since the last window."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._notify(sentence)
 
     def _ask_running(self, shown: Configuration | None = None) -> Found:
         """Ask what the server runs.
@@ -325,7 +336,7 @@ class Driver:
             number=self._number, measurement=measurement, decision=decision, level=self.loop.level
         )
         if measurement is None:
-            self._notify(decision.reason)
+            self._notify_once(decision.reason)
         else:
             record = replace(record, cost=self.loop.objective.cost(measurement))
         try:
@@ -380,6 +391,7 @@ class Driver:
             self._journal.changed(record, self._state())
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
             self.reconciler.expect(previous, decision.configuration, back=back, record=record)
+            self._journal.stands(self._state())
         return record
 
     def _write_down(self, record: WindowRecord) -> WindowRecord:

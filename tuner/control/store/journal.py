@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuner.adapters.replicas.canary import Canary
 from tuner.control.decide.event import InForce, Remembered
-from tuner.control.decide.evidence import probability_kept
+from tuner.control.decide.evidence import FailedRequests, probability_kept
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
@@ -66,13 +66,16 @@ class StoreJournal:
         """Record how it ended; while the disk is full, the store owes it."""
         assert self._change is not None, "changing comes first"
         seconds = record.report.seconds if record.report is not None else math.nan
+        self.stands(state)  # first: what a change has taught is not lost where the process ends between
         with suppress(StorageError):
             self._store.changed(
                 self._change, record.outcome, state.current, seconds=seconds, error=record.error
             )
 
     def stands(self, state: RunState) -> None:
-        """Do nothing: the store knows where the run stands from the decisions."""
+        """Record what changes have taught; what the target runs, the store knows from the decisions."""
+        with suppress(StorageError):  # the next decision brings it
+            self._store.learned(self._target, state)
 
 
 def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
@@ -212,6 +215,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
             foreign = math.nan if foreign is None else foreign
             level = loop.levels.level(row["rate"], loop.level, foreign=foreign)
         cost, probability = loop.objective.cost(m), probability_kept(m, loop.objective.slo)
+        loop.memory.failed_requests = FailedRequests(m.failures, m.asked)
         learn = row["number"] > learned
         loop.observe(Remembered(level, configuration, cost, probability, learn=learn))
     return seen

@@ -276,11 +276,10 @@ class Store(Database):
             window = (
                 None if record.measurement is None else self._insert_window(db, target, record, kept, unused)
             )
-            good = text_of(state.last_good) if state.last_good else None
             db.execute(
-                "UPDATE target SET number = ?, running = ?, last_good = ?, bans = ? WHERE id = ?",
-                (state.window, running, good, text_of_bans(state.bans), target),
+                "UPDATE target SET number = ?, running = ? WHERE id = ?", (state.window, running, target)
             )
+            _write_learned(db, target, state)
             values = {
                 "target": target,
                 "window": window,
@@ -295,6 +294,11 @@ class Store(Database):
                 "outcome": record.outcome,
             }
             return insert(db, "decision", values)
+
+    def learned(self, target: int, state: RunState) -> None:
+        """Note what changes have taught: the bans, and what a restarted server gets back."""
+        with self.writing() as db:
+            _write_learned(db, target, state)
 
     def changing(self, decision: int) -> None:
         """Note that a server is about to be changed. It may be changed only after this has returned."""
@@ -391,6 +395,12 @@ class Store(Database):
             "disturbed": unused,
         }
         return insert(db, "window", values)
+
+
+def _write_learned(db: sqlite3.Connection, target: int, state: RunState) -> None:
+    good = text_of(state.last_good) if state.last_good else None
+    values = (good, text_of_bans(state.bans), target)
+    db.execute("UPDATE target SET last_good = ?, bans = ? WHERE id = ?", values)
 
 
 def _write_end(db: sqlite3.Connection, decision: int, end: End) -> None:
