@@ -10,7 +10,7 @@ import pytest
 from tests.dispatch.calls import outcome
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, bench, request
-from tuner.dispatch.pool.offers import APART
+from tuner.dispatch.pool.offers import APART, Offers
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.profiles import ENOUGH
 from tuner.dispatch.request import Refused, Reply, Request, Status
@@ -118,7 +118,7 @@ def test_what_becomes_of_late_requests_at_a_reload() -> None:
             ]
             await asyncio.sleep(100 * MS)
             overdue = dispatcher.pools[0].overdue("m")
-            await dispatcher.reload(bench({"backends": ["triton://b:1/m"]}).config)
+            await dispatcher.reload(bench({"backends": ["triton://b:1/m"], "queue": 100}).config)
             assert abs(dispatcher.pools[0].overdue("m") - overdue) < 20
             answers = [await outcome(dispatcher.infer(request())) for _ in range(50)]
             assert [type(one) for one in answers] == [Reply] * 50
@@ -149,5 +149,74 @@ def test_a_long_slo_keeps_no_other_session_waiting() -> None:
             answers = await asyncio.gather(*map(outcome, calls))
             assert loop.time() - began < 1.0
             assert [type(one) for one in answers] == [Reply] * 4
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+def test_late_requests_wait_for_no_deferral(policy: str) -> None:
+    """However long the SLO is: a server that has nothing to do begins with them at once."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 10_000.0, "max_batch": 8}, servers=1, policy=policy)
+        found.servers["a:1"].alpha = found.servers["a:1"].beta = 50 * MS
+        async with found as dispatcher:
+            for _ in range(2):
+                await dispatcher.infer(request())
+            due = asyncio.get_running_loop().time() + 60.0
+            calls = [outcome(dispatcher.infer(request(deadline=due))) for _ in range(600)]
+            assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * 600
+
+    run(main())
+
+
+def test_a_late_request_that_still_waits_holds_up_its_own_session_only() -> None:
+    """What was offered last of a session has to be sent before more of it is offered."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        offered: list[Pending] = []
+
+        def offer(one: Pending) -> None:
+            one.queued = True
+            offered.append(one)
+
+        def late(session: str) -> Pending:
+            now = loop.time()
+            return Pending(Request(session, ()), 1, now, now + 60.0, loop.create_future(), None)
+
+        offers = Offers(offer, lambda: True, lambda _: 1)
+        slow = [late("slow"), late("slow")]
+        for one in slow:
+            offers.add(one, loop.time(), 9)
+        await asyncio.sleep(3 * APART)
+        offers.add(quick := late("quick"), loop.time(), 9)
+        await asyncio.sleep(3 * APART)
+        assert offered == [slow[0], quick]
+        slow[0].queued = False
+        await asyncio.sleep(3 * APART)
+        assert offered == [slow[0], quick, slow[1]]
+        offers.close()
+
+    run(main())
+
+
+def test_what_becomes_of_late_requests_in_an_outage() -> None:
+    """They are refused as all others are, for the reason that there is."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        async with found as dispatcher:
+            due = asyncio.get_running_loop().time() + 20.0
+            late = [
+                asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due)))) for _ in range(300)
+            ]
+            await asyncio.sleep(100 * MS)
+            assert dispatcher.pools[0].overdue("m") > 200
+            found.servers["a:1"].alive = False
+            refused = [one for one in await asyncio.gather(*late) if isinstance(one, Refused)]
+        assert len(refused) > 200
+        assert {one.status for one in refused} == {Status.UNAVAILABLE}
+        assert all("no backend is up" in one.reason or "connection" in one.reason for one in refused)
 
     run(main())

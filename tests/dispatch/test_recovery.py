@@ -9,6 +9,7 @@ import pytest
 from tests.dispatch.calls import largest, outcome
 from tests.dispatch.clock import VirtualLoop, run
 from tests.dispatch.fakes import MS, bench, request
+from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.grant import Ask, Ended
 from tuner.dispatch.pool.beliefs import LATENESS_LASTS
 from tuner.dispatch.pool.profiles import DOUBTED_AFTER, ENOUGH
@@ -28,6 +29,28 @@ def test_deadlines_below_what_is_assumed(policy: str, profile: dict[str, float] 
                 due = asyncio.get_running_loop().time() + 200 * MS
                 answers.append(await outcome(dispatcher.infer(request(deadline=due))))
         assert [type(one) for one in answers] == [Reply] * 30
+
+    run(main())
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_batch_that_is_larger_than_all_before_takes_no_server_out(alone: bool) -> None:
+    """Where batches gain nothing it takes many times as long: that is learned, and nobody is lost."""
+
+    async def main() -> None:
+        found = bench({"profile": None, "max_batch": 32})
+        for server in found.servers.values():
+            server.alpha, server.beta = 4 * MS, 1 * MS
+            server.limits_of["m"] = ModelLimits(max_batch=32)
+        async with found as dispatcher:
+            if not alone:
+                for _ in range(20):
+                    await dispatcher.infer(request())
+            due = asyncio.get_running_loop().time() + 2.0
+            calls = [request(items=32, deadline=due)] if alone else [request(deadline=due)] * 32
+            answers = await asyncio.gather(*(outcome(dispatcher.infer(one)) for one in calls))
+        assert [type(one) for one in answers] == [Reply] * len(calls)
+        assert [address for address, up in found.counts.switches if not up] == []
 
     run(main())
 

@@ -258,7 +258,7 @@ def test_what_waits_is_not_refused_for_the_limits_of_a_file(tmp_path: Path, rene
                 certificate.write_text("another one")
                 await dispatcher.renew()
             else:
-                await dispatcher.reload(config(on("m", "b", **{**limits, "max_batch": 8}), policy="eager"))
+                await dispatcher.reload(config(on("m", "b", **{**limits, "max_batch": 4}), policy="eager"))
             assert dispatcher.pools[0] is not pool
             assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * len(sizes)
             assert dispatcher.pools[0].session("m").queue == (1000 if renewed else 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,8 +82,15 @@ class TFServingConnection:
                 entry.tensor_content = tensor.content
         with translated(self.address):
             answer = await self._predict(question, metadata=like.trace and like.trace.headers())
-        outputs = tuple(read_tensor(name, answer.outputs[name]) for name in sorted(answer.outputs))
-        return Reply(outputs, str(answer.model_spec.version.value))
+        return Reply(self._read_outputs(answer.outputs), str(answer.model_spec.version.value))
+
+    def _read_outputs(self, outputs: Any) -> tuple[Tensor, ...]:
+        try:
+            # The clients' limit does not hold for them: the batch was executed.
+            return tuple(read_tensor(name, outputs[name], math.inf) for name in sorted(outputs))
+        except Refused as refused:  # which would blame the client
+            problem = f"{self.address}: an output cannot be passed on: {refused.reason}"
+            raise Refused(Status.INTERNAL, problem) from refused
 
     async def ready(self, model: str, timeout: float) -> bool:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""

@@ -124,8 +124,14 @@ class Beliefs:
         return float(self.profile(server, stream).table(self.quantile)[min(items, stream.largest)])
 
     def patience(self, server: WatchedServer, stream: Stream, items: int) -> float:
-        """Return how long to wait for a batch before its server counts as lost, s."""
-        return max(PATIENCE * self.duration(server, stream, items), stream.session.slo, LEAST_PATIENCE)
+        """Return how long to wait for a batch before its server counts as lost, s.
+
+        One that is larger than all that were executed may take as long as its items one by one.
+        """
+        longest = self.duration(server, stream, items)
+        if not self.profile(server, stream).has_executed(items):
+            longest = max(longest, items * self.duration(server, stream, 1))
+        return max(PATIENCE * longest, stream.session.slo, LEAST_PATIENCE)
 
     def tables(
         self, servers: Sequence[WatchedServer], streams: Iterable[Stream], now: float

@@ -35,6 +35,8 @@ __all__ = ["Flow"]
 
 MOST_TRIES = 4
 """Batches that a request may be part of before it is given up."""
+SOON = 2.0
+"""How much time a policy is told that a request has when it is offered again: so many brief batches."""
 OFFER_AGAIN = 0.1
 """Part of the SLO after which a dropped request may be offered again, if its client gives it more time."""
 
@@ -111,6 +113,8 @@ class Flow:
         for one in waiting:
             self._queues[one.session].items -= one.items
             one.queued = False
+        if self.scheduler is None:
+            waiting += self.offers.take_of(self._queues)
         for one in sorted(waiting, key=lambda one: one.due):
             self.retry(one, reason, status)
         self.set_timer()  # if nothing waits, the timer is still the old scheduler's
@@ -122,7 +126,7 @@ class Flow:
         now, told = self._clock.now(), self.told
         queue = self._queues[pending.session]
         queue.items += pending.items
-        pending.queued, pending.dropped = True, ""
+        again, pending.queued, pending.dropped = bool(pending.dropped), True, ""
         if pending.trace is not None:
             pending.trace.waits(self._loop.time())
         commands: list[Command] = []
@@ -133,6 +137,8 @@ class Flow:
         due = pending.due - self._clock.origin - now
         left = told.time_left(place, items, due, self._lanes.idle_servers)
         pending.trial = left > due
+        if again:  # a server has nothing to do: it must not wait for as long as its client would
+            left = min(left, SOON * told.shortest(place, max(items, told.brief(place))))
         early = max(queue.session.slo - left, 0.0)
         for _ in range(entries):
             number = self.entries.add(pending)
@@ -173,13 +179,18 @@ class Flow:
         pending.dropped = why_dropped(pending, slo, shortest, others=others)
         self.put_off(pending)
 
-    def put_off(self, pending: Pending) -> None:
-        """Offer a request that was dropped once a server has nothing to do, or refuse it."""
+    def put_off(self, pending: Pending, *, waited: bool = False) -> None:
+        """Offer a request that was dropped once a server has nothing to do, or refuse it.
+
+        Args:
+            pending: The request.
+            waited: Whether another pool had put it off: then more of them may wait than the limit.
+        """
         session = self._queues[pending.session].session
         again = self._loop.time() + OFFER_AGAIN * session.slo
         if pending.due <= again:
             pending.refuse(Status.DEADLINE, pending.dropped)
-        elif not self.offers.add(pending, again, session.queue):
+        elif not self.offers.add(pending, again, math.inf if waited else session.queue):
             problem = f"{pending.dropped}; {session.queue} such items wait already"
             pending.refuse(Status.EXHAUSTED, problem)
 
@@ -187,13 +198,11 @@ class Flow:
         self.retry(pending, pending.dropped, Status.DEADLINE)
 
     def _has_room(self) -> bool:
-        """Return whether a server has nothing to do; also if there is none, for then nobody may wait."""
-        return self.scheduler is None or bool(self._lanes.idle_servers())
+        """Return whether a server has nothing to do."""
+        return self.scheduler is not None and bool(self._lanes.idle_servers())
 
     def _go_together(self, pending: Pending) -> int:
         """Return how many items may be offered at once, so that they do not occupy a server for long."""
-        if self.scheduler is None:
-            return 1
         return self.told.brief(self.told.place(pending.session, pending.kind))
 
     def set_timer(self) -> None:

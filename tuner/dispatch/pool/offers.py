@@ -44,7 +44,7 @@ class Offers:
         self._dropped: defaultdict[str, OrderedDict[Pending, float]] = defaultdict(OrderedDict)
         """By session: when each may be offered, s."""
         self._items = Counter[str]()  # by session
-        self._offered: list[Pending] = []  # last
+        self._offered: dict[str, list[Pending]] = {}  # last, by session
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class Offers:
         """Return how many items of a session wait here."""
         return self._items[session]
 
-    def add(self, pending: Pending, soonest: float, most: int) -> bool:
+    def add(self, pending: Pending, soonest: float, most: float) -> bool:
         """Offer a request when its turn comes.
 
         Args:
@@ -98,23 +98,28 @@ class Offers:
     def _next(self) -> None:
         """Offer what has waited longest if there is room, and come back for the next."""
         loop = asyncio.get_running_loop()
-        self._timer = None
-        turns = {next(iter(ones.values())): ones for ones in self._dropped.values() if ones}
-        if not turns:
+        self._timer, now = None, loop.time()
+        if not any(self._dropped.values()):
             return
-        soonest = min(turns)
-        self._timer = loop.call_at(max(soonest, loop.time() + APART), self._next)  # before any comes back
-        if (
-            soonest > loop.time()
-            or any(one.queued and not one.over for one in self._offered)
-            or not self._room()
-        ):
+        turns = {
+            next(iter(ones.values())): session
+            for session, ones in self._dropped.items()
+            if ones and not self._under_way(session)
+        }
+        soonest = min(turns, default=now)
+        self._timer = loop.call_at(max(soonest, now + APART), self._next)  # before any comes back
+        if not turns or soonest > now or not self._room():
             return
-        self._offered = self._first(turns[soonest], loop.time())
-        for one in self._offered:
+        session = turns[soonest]
+        offered = self._offered[session] = self._first(self._dropped[session], now)
+        for one in offered:
             self.remove(one)
-        for one in self._offered:
+        for one in offered:
             self._offer(one)
+
+    def _under_way(self, session: str) -> bool:
+        """Return whether what was offered last of a session was not sent yet."""
+        return any(one.queued and not one.over for one in self._offered.get(session, ()))
 
     def _first(self, waiting: OrderedDict[Pending, float], now: float) -> list[Pending]:
         """Return the first requests of a session that may go together: at least one."""

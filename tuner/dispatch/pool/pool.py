@@ -133,12 +133,12 @@ class Pool:
 
         Args:
             pending: The request.
-            waited: Whether another pool had it: then the queue may hold more than its limit.
+            waited: Whether another pool had it: then the limits, which may be others here, do not count.
         """
         queue = self._queues[pending.session]
         if not self.up:
             pending.refuse(Status.UNAVAILABLE, self.why_down())
-        elif pending.items > queue.largest:
+        elif pending.items > queue.largest and not waited:
             problem = f"has {pending.items} items, but {pending.session} takes {queue.largest} at once"
             pending.refuse(Status.INVALID, problem)
         elif pending.items > queue.session.queue and not waited:
@@ -152,7 +152,7 @@ class Pool:
         else:
             pending.future.add_done_callback(lambda _: self._flow.withdraw(pending))
             if pending.dropped:  # by another pool
-                self._flow.put_off(pending)
+                self._flow.put_off(pending, waited=waited)
             else:
                 self._flow.submit(pending)
 

@@ -147,6 +147,10 @@ class LearnedProfile:
             self._look_for_drift()
             self._tables.clear()
 
+    def has_executed(self, size: int) -> bool:
+        """Return whether a batch of this size, or a larger one, was executed."""
+        return any(known >= size for known in self._durations)
+
     def _look_for_drift(self) -> None:
         if len(self._recent) < RECENT or self._known() < 3 * RECENT:
             return

@@ -18,6 +18,7 @@ from tuner.dispatch.request import Refused, Status, Tensor
 __all__ = [
     "DTYPES",
     "MOST_DIMENSIONS",
+    "MOST_TEXTS",
     "MOST_VALUES",
     "check_values",
     "checked",
@@ -65,8 +66,17 @@ LENGTH = struct.Struct("<I")
 Size = TypeVar("Size")
 
 
-def checked(name: str, datatype: str, shape: Sequence[int], content: bytes) -> Tensor:
+def checked(
+    name: str, datatype: str, shape: Sequence[int], content: bytes, most_texts: float = MOST_TEXTS
+) -> Tensor:
     """Return a tensor whose content has the size that its shape and data type ask for.
+
+    Args:
+        name: Of the tensor.
+        datatype: One of KServe's.
+        shape: Of the tensor.
+        content: Its elements.
+        most_texts: Elements that one of ``BYTES`` may have.
 
     Raises:
         Refused: It has not, or the data type is unknown, or the shape is none.
@@ -82,9 +92,9 @@ def checked(name: str, datatype: str, shape: Sequence[int], content: bytes) -> T
                 f"input '{name}': {datatype} of shape {list(shape)} needs {elements * size} bytes, "
                 f"but got {len(content)}"
             )
-    elif elements > MOST_TEXTS:
+    elif elements > most_texts:
         raise Oversize(
-            f"input '{name}': a tensor of BYTES has at most {MOST_TEXTS} elements, but got {elements}"
+            f"input '{name}': a tensor of BYTES has at most {most_texts} elements, but got {elements}"
         )
     elif not _holds(content, elements):
         raise invalid(

@@ -18,6 +18,7 @@ from tuner.adapters.tfserving.wire import DATATYPES, DEFAULT_SIGNATURE, NUMBERS
 from tuner.dispatch.front.intake import Oversize, deadline_after
 from tuner.dispatch.front.messages.datatype import (
     DTYPES,
+    MOST_TEXTS,
     SIZES,
     check_values,
     checked,
@@ -144,8 +145,13 @@ def version_number(version: str) -> int | None:
     return int(version) if version.isascii() and version.isdigit() and len(version) < 19 else None
 
 
-def read_tensor(name: str, tensor: Any) -> Tensor:
+def read_tensor(name: str, tensor: Any, most_texts: float = MOST_TEXTS) -> Tensor:
     """Return the tensor in a ``TensorProto``.
+
+    Args:
+        name: Of the tensor.
+        tensor: The message.
+        most_texts: Elements that one of ``BYTES`` may have.
 
     Raises:
         Refused: It is malformed.
@@ -159,12 +165,12 @@ def read_tensor(name: str, tensor: Any) -> Tensor:
     if tensor.tensor_content:
         if datatype == "BYTES":
             raise invalid(f"input '{name}': texts come in string_val")
-        return checked(name, datatype, shape, tensor.tensor_content)
+        return checked(name, datatype, shape, tensor.tensor_content, most_texts)
     elements = elements_of(name, shape)
     values = _field(tensor)
     if len(values) > elements:
         raise invalid(f"input '{name}': {list(shape)} has {elements} elements, but got {len(values)} values")
-    return checked(name, datatype, shape, _filled(name, datatype, values, elements))
+    return checked(name, datatype, shape, _filled(name, datatype, values, elements), most_texts)
 
 
 def _filled(name: str, datatype: str, values: Sequence[Any], elements: int) -> bytes:
