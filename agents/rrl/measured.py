@@ -192,6 +192,10 @@ class MeasuredWindows:
         plain = [(int(a), float(b), int(c), float(d), int(e)) for a, b, c, d, e in rows]
         self._rebuild(plain, era)
 
+    def has_points(self, level: int | None = None) -> bool:
+        """Whether :meth:`points` returns any: those of eras long past are forgotten."""
+        return any(level is None or at == level for _, at, _ in self._groups)
+
     def points(self, load: float, ceiling: float, most: int, level: int | None = None) -> Points:
         """Return the points that a prediction at a load rests on.
 

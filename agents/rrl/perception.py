@@ -15,9 +15,9 @@ of the paper's perception (:mod:`tuner.agents.rrl.table.perception`), and why:
   as a Kalman filter does; for a configuration measured alone that is 1/t.
 * *Q.* The expected cost, plus what is lost later by not trying another configuration: one is tried if what
   its window teaches is worth what it may cost (:mod:`tuner.agents.rrl.lookahead`), and exploration ends
-  where nothing is. Without a prior, and for the least use of CPU or GPU, which is found where costs leap:
-  the expected cost less ``smoothing.optimism`` standard deviations, so that what is unknown is tried before
-  what is known to be dear.
+  where nothing is. Without a prior, without a window that bears on the load, and for the least use of CPU or
+  GPU, which is found where costs leap: the expected cost less ``smoothing.optimism`` standard deviations, so
+  that what is unknown is tried before what is known to be dear.
 * *Load levels.* What is learned at one load holds at others as far as the reach of the load goes (``carry``).
   The load is the window's own rate where it is known: a level spans a quarter, and near overload costs rise
   steeply within it.
@@ -167,7 +167,7 @@ class SmoothPerception:
             # Hardly anything was measured at this load: be pessimistic, so that the first step is no gamble.
             # A configuration that keeps the SLO is not left for one that may break it.
             return np.asarray(np.exp(mean + deviation))
-        if not (smoother.informed and len(smoother.measured)) or self._least_use():
+        if not (smoother.informed and smoother.corrected(state.level)) or self._least_use():
             return np.asarray(np.exp(mean - self.parameters.smoothing.optimism * deviation))
         foremost = np.argsort(mean - FOREMOST_DEVIATIONS * deviation, kind="stable")[:FOREMOST]
         foremost = np.union1d(foremost, np.argmin(mean))

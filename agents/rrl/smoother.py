@@ -113,6 +113,10 @@ class Smoother:
             self.informed or bool(self.windows(level)) or (self.parameters.carry and len(self.measured) > 0)
         )
 
+    def corrected(self, level: int) -> bool:
+        """Whether any measurement corrects what the prior says of a level, or is all that is known of it."""
+        return self.measured.has_points(None if self.parameters.carry else level)
+
     def add(self, state: State, configuration: int, cost: float, changed: int | None) -> None:
         """Take in what a configuration cost in one window.
 

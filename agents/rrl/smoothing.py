@@ -94,7 +94,7 @@ class SmoothingParameters:
     matter, and the cliff into overload is no smooth function: it would shorten every reach."""
     optimism: float = 1.0
     """Standard deviations by which the value of a configuration is below its expected cost, where no prior
-    says what to expect, or where the least use is looked for."""
+    says what to expect, no window bears on the load, or the least use is looked for."""
     shared: float = 0.8
     """Correlation of costs on two machines, such as before and after it changed: the kind of server is the
     same."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, RATES, make_space, noise, surface
 from tuner.agents import State
-from tuner.agents.rrl import RRL
+from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.forms import form
 from tuner.agents.rrl.perception import SmoothPerception
 from tuner.agents.rrl.prior import make_prior
@@ -103,6 +103,18 @@ def test_what_is_known_of_a_load_bears_on_its_neighbour_unless_switched_off() ->
         chosen = agent.select(State(level=LOW + 1, configuration=dear))
         assert (TRUTH[LOW][chosen] < 1.3 * TRUTH[LOW].min()) == carry
         assert (chosen == dear) == (not carry)
+
+
+def test_a_policy_whose_loads_do_not_bear_on_each_other_meets_a_new_one() -> None:
+    """`carry=false` after `transfer`: windows of one load correct nothing of another, which has the prior."""
+    agent = RRL(SPACE, RRLParameters(carry=False), synchronous=True)
+    play(agent, TRUTH[LOW], 5)
+    agent.transfer(synchronous=True)
+    play(agent, TRUTH[LOW], 1)
+
+    chosen = agent.select(State(level=HIGH, configuration=0))
+
+    assert 0 <= chosen < SPACE.size
 
 
 def test_reach_is_fitted_unless_switched_off() -> None:
