@@ -7,6 +7,7 @@ one point.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ RECENT = 400
 """Windows that show how often the load rises."""
 ERAS = 3
 """Eras that are remembered, the present one included: a machine that changes back is still known."""
+
+_Window = tuple[int, float, int, float, int]
+"""Level, load, configuration, cost and era."""
 
 
 class Prospect(NamedTuple):
@@ -70,7 +74,7 @@ class MeasuredWindows:
 
     Args:
         places: Coordinates of the configurations.   # (size, knobs) octaves
-        memory: Most windows that are remembered.
+        memory: Most windows that are remembered; of more, see :meth:`_remembered`.
 
     Attributes:
         era: Number of the present era, from 0.
@@ -80,7 +84,8 @@ class MeasuredWindows:
     def __init__(self, places: np.ndarray, memory: int) -> None:
         self._places = places
         self._memory = memory
-        self._rows: list[tuple[int, float, int, float, int]] = []
+        self._newest = memory - memory // 2
+        self._rows: list[_Window] = []
         self._groups: dict[tuple[int, int, int], list[_Group]] = {}  # of an era, level and configuration
         self._visits: dict[int, Counter[int]] = {}
         self.era = 0
@@ -102,7 +107,7 @@ class MeasuredWindows:
         self._rows.append((level, load, configuration, cost, self.era))
         if len(self._rows) > self._memory:
             # A quarter is forgotten at once: to group the rest again for every window would be too much work.
-            self._rebuild(self._rows[-self._memory * 3 // 4 :], self.era)
+            self._rebuild(self._remembered(-(-self._memory * 3 // 4)), self.era)
             return
         self._count_in(*self._rows[-1])
 
@@ -172,7 +177,7 @@ class MeasuredWindows:
 
     def prospect(self, load: float) -> Prospect | None:
         """Return to what the load may rise from a load, in octaves; None if it never rose so far."""
-        recent = self._rows[-RECENT:]
+        recent = self._rows[-min(RECENT, self._newest) :]  # windows in a row: none between them is forgotten
         rise = likely_rise(np.array([row[1] for row in recent]), load)
         return Prospect(*recent[rise.window][:2], rise.chance) if rise is not None else None
 
@@ -234,7 +239,29 @@ class MeasuredWindows:
         visits = self._visits.setdefault(level, Counter())
         visits[configuration] = visits.pop(configuration, 0) + 1
 
-    def _rebuild(self, rows: list[tuple[int, float, int, float, int]], era: int) -> None:
+    def _remembered(self, most: int) -> list[_Window]:
+        """Return the windows to remember when there are too many, in their order.
+
+        Where a configuration has the most windows at its load level, the oldest of them goes, and so on: a
+        load is not forgotten because others came after it, as they do in a training. The newest half of the
+        memory stays whole, because drift and rises of the load are about windows in a row.
+        """
+        windows = Counter((level, configuration) for level, _, configuration, _, _ in self._rows)
+        old: dict[tuple[int, int], list[int]] = {}  # places of the others, the oldest last
+        for place in reversed(range(len(self._rows) - self._newest)):
+            level, _, configuration, _, _ = self._rows[place]
+            old.setdefault((level, configuration), []).append(place)
+        next_ones = [(-windows[pair], places.pop(), pair) for pair, places in old.items()]
+        heapq.heapify(next_ones)
+        forgotten: set[int] = set()
+        while len(self._rows) - len(forgotten) > most:
+            count, place, pair = heapq.heappop(next_ones)
+            forgotten.add(place)
+            if old[pair]:
+                heapq.heappush(next_ones, (count + 1, old[pair].pop(), pair))
+        return [row for place, row in enumerate(self._rows) if place not in forgotten]
+
+    def _rebuild(self, rows: list[_Window], era: int) -> None:
         self._rows, self._groups, self._visits, self.era = list(rows), {}, {}, era
         for row in self._rows:
             self._count_in(*row)

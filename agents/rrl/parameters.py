@@ -87,7 +87,8 @@ class RRLParameters(FormParameters):
     drift: DriftParameters = field(default_factory=DriftParameters)
     """How sensitive that is."""
     memory: int = 4096
-    """Windows remembered."""
+    """Windows remembered. Of more, the oldest of what was measured most often are forgotten, so that
+    something is left of every load."""
 
     def __post_init__(self) -> None:
         FormParameters.__post_init__(self)

@@ -109,3 +109,27 @@ def test_memory_is_bounded_and_comes_back() -> None:
     assert len(found) <= 8
     assert again.total == 20
     np.testing.assert_array_equal(again.points(0.0, 1.0, 99).places, found.points(0.0, 1.0, 99).places)
+
+
+def test_when_the_memory_is_full_what_was_measured_most_often_is_forgotten_first() -> None:
+    """Its oldest windows; the newest half of the memory stays, so that eras and rises keep their order."""
+    found = MeasuredWindows(PLACES, 12)
+    often, seldom = [(3, 1.0, 0)] * 7, [(4, 2.0, 1), (5, 3.0, 2)]
+    windows = [(*place, float(n)) for n, place in enumerate([*seldom, *often, *seldom, *often[:2]])]
+    for window in windows:
+        found.add(*window)
+
+    rows = found.rows()
+
+    assert rows[:, 3].tolist() == [0.0, 1.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]
+    assert (found.fresh(3), found.fresh(4), found.fresh(5)) == (5, 2, 2)
+    assert found.total == 13
+
+
+def test_of_what_was_measured_equally_often_the_oldest_is_forgotten() -> None:
+    """Where every window is of another load, the newest are remembered."""
+    found = MeasuredWindows(PLACES, 8)
+    for n in range(9):
+        found.add(n, float(n), n % 6, 1.0)
+
+    assert found.rows()[:, 0].tolist() == [3.0, 4.0, 5.0, 6.0, 7.0, 8.0]

@@ -257,6 +257,22 @@ def test_a_second_training_keeps_the_loads_that_it_does_not_meet() -> None:
     assert np.abs(np.log(agent.costs(LOW) / TRUTH[HIGH])).max() > 1.0
 
 
+def test_a_training_over_several_loads_forgets_none_of_them() -> None:
+    """However many windows the later loads have: the policy's costs are those that were measured."""
+    agent = RRL(SPACE, RRLParameters(memory=40), synchronous=True)
+    measured = {10: 0.3, 18: 1.0, 26: 0.5}
+    for level, cost in measured.items():
+        state = State(level=level, configuration=7)
+        for _ in range(30):
+            agent.update(state, 7, cost, state)
+
+    agent.transfer(synchronous=True)
+
+    assert len(smooth(agent).smoother.measured) == 0
+    for level, cost in measured.items():
+        assert agent.costs(level)[7] == pytest.approx(cost, rel=0.1)
+
+
 @pytest.mark.parametrize("prior", [False, True])
 def test_a_saved_agent_goes_on_as_if_nothing_had_happened(tmp_path: Path, prior: bool) -> None:
     """Windows, reach, era, drift and prior come back: the same decisions from there on."""
