@@ -147,6 +147,10 @@ class RRL:
         """Return in which respects the server is unlike all that the prior learned from; mostly in none."""
         return self.perception.unlike(state) if isinstance(self.perception, SmoothPerception) else ()
 
+    def extrapolates(self, state: State) -> bool:
+        """Whether costs at a load are those of another that :meth:`transfer` brought from far away."""
+        return isinstance(self.perception, SmoothPerception) and self.perception.extrapolates(state)
+
     @property
     def informed(self) -> bool:
         """Whether a prior says what to expect; the estimator does from the first window with executions."""

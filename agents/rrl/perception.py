@@ -245,8 +245,16 @@ class SmoothPerception:
         smoother = self.smoother
         if smoother.prior is None or not smoother.prior.ready:
             return ()
-        machine = smoother.measured.machine(state.level)
-        return smoother.prior.unlike(smoother.load(state), left_on(machine))
+        left = left_on(smoother.measured.machine(state.level))
+        return smoother.prior.unlike(smoother.load(state), left, math.log2(self.parameters.levels.ratio))
+
+    def extrapolates(self, state: State) -> bool:
+        """Whether costs at a load are those of another: of the nearest that the prior has, far from it.
+
+        Once anything was measured at its level they are not: what was measured corrects them.
+        """
+        beyond = isinstance(self.smoother.prior, InterpolatedPrior) and bool(self.unlike(state))
+        return beyond and not self.windows(state.level)
 
     def scale(self, state: State, values: np.ndarray) -> float:  # noqa: ARG002 - a table needs the state
         """Return the least value, to which a relative temperature refers."""

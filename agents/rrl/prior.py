@@ -60,8 +60,14 @@ class Prior(Protocol):
             left: Share of the machine that its other processes leave.
         """
 
-    def unlike(self, load: float, left: float = 1.0) -> tuple[str, ...]:
-        """Return in which respects the server is unlike all that it learned from; arguments as for `at`."""
+    def unlike(self, load: float, left: float = 1.0, width: float = 0.0) -> tuple[str, ...]:
+        """Return in which respects the server is unlike all that it learned from; mostly in none.
+
+        Args:
+            load: As for `at`.
+            left: Likewise.
+            width: Of a load level, octaves.
+        """
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything it knows, for a saved policy."""
@@ -92,9 +98,9 @@ class InterpolatedPrior(NamedTuple):
         size = self.logs.shape[1]
         return LogCosts(self._mean(load), np.zeros(size), np.empty((size, 0)))
 
-    def unlike(self, load: float, left: float = 1.0) -> tuple[str, ...]:  # noqa: ARG002 - it has no ranges
-        """Return nothing: it cannot say."""
-        return ()
+    def unlike(self, load: float, left: float = 1.0, width: float = 0.0) -> tuple[str, ...]:  # noqa: ARG002
+        """Name the load where it lies beyond the ends by more than a level."""
+        return () if self.loads[0] - width <= load <= self.loads[-1] + width else ("load",)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return loads and logarithms."""

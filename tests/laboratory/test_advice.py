@@ -62,6 +62,71 @@ def test_a_policy_answers_for_a_load_that_it_never_met() -> None:
     policy.close()
 
 
+def trained(rate: float, costs: dict[float, float], *, transferred: bool = True) -> RRL:
+    """A policy that was trained at one load, with the costs of some batch sizes."""
+    policy = RRL(SPACE, form("rrl", {"prior": "none"}), seed=0, synchronous=True)
+    state = State(level=policy.levels.level(rate), configuration=0, rate=rate)
+    for batch, cost in list(costs.items()) * 3:
+        policy.update(state, SPACE.encode(configuration(batch)), cost, state)
+    if transferred:
+        policy.transfer(synchronous=True)
+    return policy
+
+
+@pytest.mark.parametrize(("rate", "met"), [(60.0, True), (65.0, True), (480.0, False), (6.0, False)])
+def test_a_trained_policy_knows_only_the_loads_of_its_training(rate: float, met: bool) -> None:
+    """Its costs at 60 requests/s are none at eight times as many: how they compare is all that it knows."""
+    policy = trained(60.0, {1: 0.6, 4: 0.3})
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [measurement(0.018, rate=rate)], agent=policy)
+
+    assert (advice.change, advice.configuration) == (True, configuration(4))
+    assert ("knows no costs at this load" in advice.reasons[0]) == (not met)
+    assert ("expects cost" in advice.reasons[0]) == met
+    assert math.isnan(advice.rows[1].cost) == (not met)
+    policy.close()
+
+
+def test_a_policy_knows_a_load_that_was_measured_after_its_training() -> None:
+    """Of the same server, far from all loads of the training."""
+    policy = trained(60.0, {1: 0.6, 4: 0.3})
+    state = State(level=policy.levels.level(480.0), configuration=0, rate=480.0)
+    for batch, cost in [(1, 0.6), (4, 0.3)] * 3:
+        policy.update(state, SPACE.encode(configuration(batch)), cost, state)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [measurement(0.018, rate=480.0)], agent=policy)
+
+    assert advice.change
+    assert "instead of 0.60" in advice.reasons[0]
+    policy.close()
+
+
+@pytest.mark.parametrize("windows", [1, 3])
+def test_a_policy_learns_from_what_was_watched_before_it_is_asked(windows: int) -> None:
+    """This server is a quarter dearer than that of the training, so that the other one is, too."""
+    policy = trained(200.0, {1: 0.42, 4: 0.40})
+    watched = [measurement(0.53 * OBJECTIVE.slo.latency)] * windows
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), watched, agent=policy)
+
+    assert advice.rows[0].cost == pytest.approx(0.53)
+    assert not advice.change
+    assert advice.configuration == configuration()
+    policy.close()
+
+
+def test_windows_of_no_configuration_of_the_grids_teach_a_policy_nothing() -> None:
+    """What runs is not the configuration that is nearest to it; the SLO's statistic may be missing, too."""
+    agent = ScriptedAgent()
+    agent.learned = dict.fromkeys(map(int, SPACE.distinct), 0.5)
+    unknown = replace(measurement(0.020), latency_p95=NOT_KNOWN)
+
+    for running, watched in ((configuration(3), measurement(0.020)), (configuration(), unknown)):
+        advise(SPACE, OBJECTIVE, running, [replace(watched, configuration=running)], agent=agent)
+
+    assert agent.updates == []
+
+
 @pytest.mark.parametrize("ratio", [1.25, 2.0])
 def test_a_policy_is_asked_by_its_own_load_levels(ratio: float) -> None:
     """A number of another grid would be that of another load: of 16 times the rate, or more."""

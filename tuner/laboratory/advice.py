@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,7 +97,7 @@ def advise(
         objective: What is minimised, on the server's machine.
         present: What the server runs; it need not be one of the space's configurations.
         watched: Windows; those in which it ran something else are left out.
-        agent: A trained policy; without one the neural estimator recommends.
+        agent: A trained policy, which learns from the windows; without one the neural estimator recommends.
 
     Raises:
         InvalidInput: No window can be used.
@@ -116,7 +116,7 @@ def advise(
         cost=float(np.median([objective.cost(m) for m in quiet])),
     )
     if agent is not None:
-        return _from_policy(space, now, agent, quiet, rate)
+        return _from_policy(space, objective, now, agent, quiet, rate=rate)
     return _from_estimator(space, objective, now, quiet, rate)
 
 
@@ -134,26 +134,34 @@ def _problem(space: KnobSpace, objective: Objective, m: Measurement, present: Co
 
 
 def _from_policy(
-    space: KnobSpace, now: AdviceRow, agent: Agent, quiet: Sequence[Measurement], rate: float
+    space: KnobSpace,
+    objective: Objective,
+    now: AdviceRow,
+    agent: Agent,
+    quiet: Sequence[Measurement],
+    *,
+    rate: float,
 ) -> Advice:
     levels: LoadLevels = getattr(agent, "levels", None) or LoadLevels()  # a policy may have its own grid
-    running = space.encode(space.nearest(now.configuration))
+    running = int(space.canonical[space.encode(space.nearest(now.configuration))])
     state = _state(levels, running, quiet, rate)
-    index = agent.best(state)
-    costs = agent.costs(state.level)
-    best = AdviceRow(name="policy", configuration=space.decode(index), cost=float(costs[index]))
+    elsewhere = _never_met(agent, state)  # then it answers from the nearest load that it met
+    if not elsewhere and space.equal(space.decode(running), now.configuration):
+        _let_learn(agent, objective, levels, running, quiet)
+    index, costs = agent.best(state), agent.costs(state.level)
+    cost = NOT_KNOWN if elsewhere else float(costs[index])
+    best = AdviceRow(name="policy", configuration=space.decode(index), cost=cost)
     # Where the SLO's statistic was not measured, the policy says what the present configuration costs, too.
     present = float(costs[running]) if math.isnan(now.cost) else now.cost
-    elsewhere = math.isnan(best.cost)  # a load that it never met: it answers from the nearest
     change = not space.equal(best.configuration, now.configuration) and (
-        elsewhere or best.cost < present * WORTH
+        math.isnan(cost) or cost < present * WORTH
     )
     if not change:
         reason = "the policy would not change"
-    elif elsewhere:
+    elif math.isnan(cost):
         reason = "the policy knows no costs at this load; at the nearest that it knows this is the best"
     else:
-        reason = f"the policy expects cost {best.cost:.2f} instead of {present:.2f}"
+        reason = f"the policy expects cost {cost:.2f} instead of {present:.2f}"
     return Advice(
         rate=rate,
         change=change,
@@ -161,6 +169,22 @@ def _from_policy(
         rows=(now, best),
         reasons=(reason,),
     )
+
+
+def _never_met(agent: Agent, state: State) -> bool:
+    """Whether a policy knows no costs at a load, or only those that were learned far from it."""
+    extrapolates: Callable[[State], bool] = getattr(agent, "extrapolates", lambda _: False)
+    return math.isnan(agent.costs(state.level)[agent.best(state)]) or extrapolates(state)
+
+
+def _let_learn(
+    agent: Agent, objective: Objective, levels: LoadLevels, present: int, quiet: Sequence[Measurement]
+) -> None:
+    """Let an agent learn from windows of a configuration, each at its own load, as the control loop does."""
+    for m in quiet:
+        if math.isfinite(cost := objective.cost(m)):  # else the SLO's statistic was not measured
+            state = _state(levels, present, [m], m.arrival_rate)
+            agent.update(state, present, cost, state)
 
 
 def _from_estimator(
@@ -241,10 +265,7 @@ def _belief(
 
     agent = RRL(space, objective=objective, synchronous=True)
     levels = LoadLevels()
-    for m in quiet:
-        if math.isfinite(cost := objective.cost(m)):  # else the SLO's statistic was not measured
-            state = _state(levels, present, [m], m.arrival_rate)
-            agent.update(state, present, cost, state)
+    _let_learn(agent, objective, levels, present, quiet)
     state = _state(levels, present, quiet, rate)
     belief = (*agent.belief(state), agent.unlike(state))
     agent.close()

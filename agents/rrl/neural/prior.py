@@ -188,7 +188,7 @@ class NeuralPrior:
         """
         return self._estimate(load, left)[0]
 
-    def unlike(self, load: float, left: float = 1.0) -> tuple[str, ...]:
+    def unlike(self, load: float, left: float = 1.0, width: float = 0.0) -> tuple[str, ...]:  # noqa: ARG002
         """Return in which respects the server at a load is unlike those of the training; mostly in none."""
         return self._estimate(load, left)[1]
 
