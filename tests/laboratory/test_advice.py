@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration, measurement
@@ -209,6 +210,30 @@ def test_a_server_unlike_all_of_the_training_is_called_so() -> None:
 
     assert any("trained on no server like this one in" in reason for reason in strange)
     assert not any("like this one" in reason for reason in common)
+
+
+@pytest.mark.parametrize(
+    ("expected", "spread", "unsure"), [(0.35, 0.45, True), (0.35, 0.9, True), (0.46, 0.45, False)]
+)
+def test_what_is_better_but_too_unsure_is_named(
+    monkeypatch: pytest.MonkeyPatch, expected: float, spread: float, unsure: bool
+) -> None:
+    """What runs is the best at its worst; that none is better is said only where the table shows none."""
+    here, other = SPACE.encode(configuration()), SPACE.encode(configuration(4))
+    mean, deviation = np.full(SPACE.size, math.log(0.48)), np.full(SPACE.size, 0.15)
+    mean[here], deviation[here] = math.log(0.50), 0.05
+    mean[other], deviation[other] = math.log(expected), spread
+    monkeypatch.setattr("tuner.laboratory.advice._belief", lambda *_: (mean, deviation, ()))
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [measurement(0.5 * OBJECTIVE.slo.latency)])
+
+    now, *others = advice.rows
+    assert not advice.change
+    assert now.cost == pytest.approx(0.50)
+    assert any(row.cost < (1 - SPREAD) * now.cost for row in others) == unsure
+    assert ("no configuration is expected to be 10% better" in advice.reasons[0]) == (not unsure)
+    words = "max_batch_size=4 max_queue_delay=0ms instances=1 is expected to cost 30% less, but"
+    assert (words in advice.reasons[0]) == unsure
 
 
 @pytest.mark.parametrize("roles", [True, False])

@@ -55,7 +55,7 @@ class Advice:
     configuration: Configuration
     """What to run."""
     rows: tuple[AdviceRow, ...]
-    """The present configuration, the recommended one, and the next best."""
+    """The present configuration, the recommended one, the next best, and a better one that is too unsure."""
     reasons: tuple[str, ...]
     """Why, how sure that is, and where it comes from."""
 
@@ -218,16 +218,21 @@ def _from_estimator(
     others = [int(number) for number in order[1:5] if number != present][:3]
     known = described(present, "now")
     now = replace(now, expected=known.expected, uncertainty=known.uncertainty)
-    change = int(order[0]) != present and best.cost < known.cost * WORTH
+    change = int(order[0]) != present and _better(best, known)
+    least = described(int(numbers[np.argmin(mean[numbers])]), "unsure")
     shown = [best] if int(order[0]) != present else []
-    least = math.exp((logs - SURE * spread)[numbers].min())
-    hope = unsaturated(least) <= 1.0
-    reasons = _reasons(objective, now, known, best, change=change, hope=hope, windows=len(quiet))
+    shown += [described(number, "then") for number in others]
+    unsure = not change and _better(least, known)
+    if unsure and least.configuration not in [row.configuration for row in shown]:
+        shown.append(least)
+    hope = unsaturated(math.exp((logs - SURE * spread)[numbers].min())) <= 1.0
+    verdict = _verdict(space, known, best, least, change=change)
+    reasons = _reasons(objective, now, known, best, verdict=verdict, hope=hope, windows=len(quiet))
     return Advice(
         rate=rate,
         change=change,
         configuration=best.configuration if change else now.configuration,
-        rows=(now, *shown, *(described(number, "then") for number in others)),
+        rows=(now, *shown),
         reasons=(*reasons, *_doubts(unlike)),
     )
 
@@ -287,13 +292,38 @@ def _doubts(unlike: Sequence[str]) -> list[str]:
     return [f"the estimator was trained on no server like this one in {', '.join(unlike)}: it is less sure"]
 
 
+def _better(one: AdviceRow, other: AdviceRow) -> bool:
+    """Whether a configuration is expected to cost so much less than another that a change is worth it."""
+    return one.cost < other.cost * WORTH
+
+
+def _verdict(space: KnobSpace, known: AdviceRow, best: AdviceRow, least: AdviceRow, *, change: bool) -> str:
+    """Return in words what is to be done.
+
+    Args:
+        space: The knobs.
+        known: What runs, with its expected cost.
+        best: What is best at its worst, one deviation above what is expected.
+        least: What has the least expected cost, however unsure.
+        change: Whether to change to the best.
+    """
+    if change:
+        return f"{known.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
+    if not _better(least, known):
+        return f"no configuration is expected to be {1 - WORTH:.0%} better: leave it"
+    return (
+        f"{space.format(least.configuration)} is expected to cost {1 - least.cost / known.cost:.0%} less, "
+        "but that is too unsure to change unseen: let `tuner run` try it"
+    )
+
+
 def _reasons(
     objective: Objective,
     now: AdviceRow,
     known: AdviceRow,
     best: AdviceRow,
     *,
-    change: bool,
+    verdict: str,
     hope: bool,
     windows: int,
 ) -> tuple[str, ...]:
@@ -301,9 +331,7 @@ def _reasons(
     comparable = math.isfinite(now.measured) and not is_cut(now.measured, now.cut_off)
     error = known.expected / now.measured - 1 if comparable else NOT_KNOWN
     reasons = [
-        f"{known.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
-        if change
-        else f"no configuration is expected to be {1 - WORTH:.0%} better: leave it",
+        verdict,
         f"what is expected rests on {windows} window{'s' * (windows > 1)} of the present configuration and "
         "on an estimator that was trained on simulated servers; of the others nothing was measured here",
     ]
