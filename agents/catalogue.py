@@ -79,7 +79,7 @@ def make_agent(
     seed: int = 0,
     levels: LoadLevels | None = None,
     objective: Objective | None = None,
-    expected: Callable[[int], np.ndarray] | None = None,
+    expected: Callable[[float], np.ndarray] | None = None,
     start: int | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> Agent:
@@ -91,7 +91,7 @@ def make_agent(
         seed: Of everything it draws; the same seed and the same windows give the same decisions.
         levels: The grid of arrival rates, whose points are the states.
         objective: What is minimised; RRL's estimator needs it, and the authors' code its SLO.
-        expected: For the oracle: load level -> expected cost of every configuration.   # (size,)
+        expected: For the oracle: rate, requests/s -> expected cost of every configuration.   # (size,)
         start: Number of the configuration that a search begins with; the default one without it.
         parameters: Values for the agent's own constants, by name; all but its ``levels``.
 

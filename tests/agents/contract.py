@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tuner.agents import Agent
+from tuner.agents import Agent, LoadLevels
 from tuner.agents.catalogue import load_agent, make_agent
 from tuner.knobs import KnobSpace
 from tuner.testing.agent import AgentContract, Valley
@@ -21,8 +21,8 @@ class CatalogueContract(AgentContract):
     parameters: ClassVar[Mapping[str, Any]] = {}
 
     def make(self, space: KnobSpace, seed: int) -> Agent:
-        def expected(level: int) -> np.ndarray:
-            return Valley(space).costs(level)
+        def expected(rate: float) -> np.ndarray:
+            return Valley(space).costs(LoadLevels().level(rate))
 
         return make_agent(self.name, space, seed=seed, expected=expected, parameters=self.parameters)
 

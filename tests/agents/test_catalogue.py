@@ -32,7 +32,7 @@ STATE = State(level=LOW, configuration=0)
 INSTALLED = [name for name in AGENTS if name != "safe_gp" or find_spec("botorch") is not None]
 
 
-def expected(level: int) -> np.ndarray:
+def expected(rate: float) -> np.ndarray:
     return np.arange(SPACE.size, dtype=float)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import tuner.envs.live  # noqa: F401  # takes what it imports before a test replaces it
 from tests.laboratory.agent_runs import SMALL
+from tuner.agents import State
 from tuner.envs.cluster import EXAMPLE
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
@@ -20,6 +21,7 @@ from tuner.laboratory.agent_run import (
     RunSpec,
     check_run,
     knows_costs,
+    new_agent,
     run_agent,
     serving,
     stage_environment,
@@ -109,6 +111,26 @@ def test_environments_are_made_from_plain_values() -> None:
     assert serving(stage_environment(cluster)).space.size == 720
     assert not knows_costs(cluster)
     assert "tuner/Live-v0" not in environments()
+
+
+def test_the_oracle_chooses_by_the_costs_at_the_rate_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By which it is judged; the middle of the load level is another rate, where another may be the best."""
+    env = stage_environment(SPEC)
+    world = serving(env)
+    low, high = world.space.distinct[[0, -1]].tolist()
+
+    def expected(rate: float) -> np.ndarray:
+        costs = np.full(world.space.size, 2.0)
+        costs[low if rate < 315 else high] = 1.0
+        return costs
+
+    monkeypatch.setattr(world, "expected_costs", expected)
+    oracle = new_agent(replace(SPEC, agent="oracle", parameters={}), env)
+
+    choices = [oracle.select(State(level=26, configuration=0, rate=rate)) for rate in (300.0, 330.0, None)]
+
+    assert choices == [low, high, high]
+    env.close()
 
 
 def test_trials_are_called_by_their_agent_and_what_was_changed() -> None:

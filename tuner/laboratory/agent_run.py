@@ -234,7 +234,7 @@ def new_agent(spec: RunSpec, env: gym.Env[Any, Any]) -> Agent:
         seed=spec.seed,
         levels=levels,
         objective=world.objective,
-        expected=lambda level: world.expected_costs(levels.rate(level)),
+        expected=world.expected_costs,
         start=start_of(env),
         parameters=spec.parameters,
     )
