@@ -9,12 +9,23 @@ from tuner.adapters.backend import Backend
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, TunerError, Unreachable
 from tuner.knobs import Configuration
 
-__all__ = ["IN_DOUBT", "UNTOUCHED", "Checking", "failure", "put_back", "restore_all"]
+__all__ = [
+    "IN_DOUBT",
+    "NOT_EVERYWHERE",
+    "UNTOUCHED",
+    "Checking",
+    "failure",
+    "put_back",
+    "restore_all",
+    "restore_each",
+]
 
 IN_DOUBT = (Unreachable, TimedOut)
 """After these nobody knows whether a server was changed, or will be."""
 UNTOUCHED = (InvalidInput, ReadOnly, Refused)
 """A server that answers a change with these runs what it ran before."""
+NOT_EVERYWHERE = "what was found cannot be put back everywhere"
+"""What a restoration says that failed at some."""
 
 
 @runtime_checkable
@@ -60,6 +71,12 @@ def restore_all(backends: Mapping[str, Backend]) -> None:
     Raises:
         AdapterError: Some refused or could not be reached; names them.
     """
+    if failed := restore_each(backends):
+        raise failure(NOT_EVERYWHERE, failed, "")
+
+
+def restore_each(backends: Mapping[str, Backend]) -> dict[str, TunerError]:
+    """As :func:`restore_all`, but return the errors of those that failed, by name."""
     failed: dict[str, TunerError] = {}
     for name, backend in backends.items():
         restore: Any = getattr(backend, "restore", None)
@@ -68,8 +85,7 @@ def restore_all(backends: Mapping[str, Backend]) -> None:
                 restore()
         except TunerError as error:
             failed[name] = error
-    if failed:
-        raise failure("what was found cannot be put back everywhere", failed, "")
+    return failed
 
 
 def failure(problem: str, doubtful: Mapping[str, TunerError], as_before: str) -> AdapterError:

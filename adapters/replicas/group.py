@@ -19,8 +19,8 @@ from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
 from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
 from tuner.adapters.replicas.membership import AWAY, Membership
-from tuner.adapters.rollback import UNTOUCHED, Checking, failure, put_back, restore_all
-from tuner.errors import InvalidInput, Refused, TunerError
+from tuner.adapters.rollback import NOT_EVERYWHERE, UNTOUCHED, Checking, failure, put_back, restore_each
+from tuner.errors import InvalidInput, Refused, TunerError, Unreachable
 from tuner.knobs import Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
 
@@ -48,13 +48,16 @@ class ReplicaGroup:
 
     Raises:
         InvalidInput: They have no knob grid in common; they are closed.
+        AdapterError: None says what it runs; they are closed.
     """
 
     def __init__(self, members: Membership) -> None:
         self._members = members
         self._trial: Trial | None = None  # the last that has not ended
+        self._changed: set[str] = set()  # targets of replicas that may not run what they ran at first
         try:
             self.space = common_space([member.space for member in members.opened.values()])
+            self._found = members.ask(lambda member: member.current())  # what they run at first, by target
         except BaseException:
             self.close()
             raise
@@ -119,7 +122,7 @@ class ReplicaGroup:
         begun = time.monotonic()
         for target, member in members.items():
             try:
-                reports[target] = member.apply(configuration)
+                reports[target] = self._change(target, member, configuration)
             except AWAY as error:
                 doubtful[target] = error
                 self._members.note(target, str(error))
@@ -139,6 +142,19 @@ class ReplicaGroup:
         return ApplyReport.together(
             parts, parts[0].configuration, seconds=time.monotonic() - begun, affected=_affected(parts)
         )
+
+    def _change(self, target: str, member: Backend, configuration: Configuration) -> ApplyReport:
+        """Change one replica, and note that it may not run any more what it ran at first."""
+        try:
+            report = member.apply(configuration)
+        except UNTOUCHED:
+            raise
+        except TunerError:
+            self._changed.add(target)
+            raise
+        if report.changed:
+            self._changed.add(target)
+        return report
 
     def _before(self, configuration: Configuration) -> dict[str, Configuration]:
         """Ask each replica whether it would take a configuration, and what it runs, before any is changed.
@@ -167,7 +183,7 @@ class ReplicaGroup:
         chosen = min(running)
         earlier, self._trial = self._trial, Trial(chosen, configuration, running[chosen])
         try:
-            report = self._members.opened[chosen].apply(configuration)
+            report = self._change(chosen, self._members.opened[chosen], configuration)
             self._trial = self._trial._replace(report=report)
         except UNTOUCHED:
             self._trial = earlier
@@ -215,10 +231,25 @@ class ReplicaGroup:
     def restore(self) -> None:
         """Put back at each replica what was found there; each is tried, whatever becomes of the others.
 
+        What is found at one that is opened later may be what was applied here: it left and came back, or has
+        its configuration from where another one has it, too. It gets what it ran when the group was opened;
+        if it was not there then, what most of the others ran.
+
         Raises:
-            AdapterError: Some refuse or cannot be reached.
+            AdapterError: Some refuse or cannot be reached, or were changed and have gone.
         """
-        restore_all(self._members.opened)
+        if self._changed - self._members.opened.keys():
+            with suppress(TunerError):
+                self._members.look_again()
+        opened, most = self._members.opened, Counter(self._found.values()).most_common(1)[0][0]
+        late = {target: self._found.get(target, most) for target in self._members.late & opened.keys()}
+        failed = {target: error for target, error in restore_each(opened).items() if target not in late}
+        failed |= put_back(opened, late)
+        for target in sorted(self._changed - opened.keys()):
+            failed[target] = Unreachable(self._members.away.get(target, "it is no replica any more"))
+        self._changed.intersection_update(failed)
+        if failed:
+            raise failure(NOT_EVERYWHERE, failed, "")
         self._trial = None
 
     def counters(self) -> Counters:

@@ -35,6 +35,8 @@ class Member:
 
     backend: Backend | None = None
     """None until it could be opened."""
+    late: bool = False
+    """Whether it was opened later than the group was."""
     quantiles: bool = False
     """Whether it exports latency quantiles; they have no values while it serves nothing."""
     counters: Counters | None = None
@@ -99,6 +101,11 @@ class Membership:
         }
 
     @property
+    def late(self) -> set[str]:
+        """Targets of those that were opened later than the group was."""
+        return {target for target, member in list(self._members.items()) if member.late}
+
+    @property
     def away(self) -> dict[str, str]:
         """Target -> why it did not answer, of those that did not when they were last asked."""
         return {
@@ -114,9 +121,19 @@ class Membership:
         """Return how many were found, whether they answer or not."""
         return len(self._members)
 
-    def _look_up(self, *, first: bool = False) -> None:
+    def look_again(self) -> None:
+        """Look the replicas up now, whether that is due or not.
+
+        Raises:
+            InvalidInput: There is no replica any more.
+            AdapterError: No replica can be reached.
+        """
+        with self._lock:
+            self._look_up(at_once=True)
+
+    def _look_up(self, *, first: bool = False, at_once: bool = False) -> None:
         """Look the replicas up if that is due; open those that are not open, close those that have gone."""
-        if self.opened and time.monotonic() < self._looked_up + self._refresh:
+        if self.opened and not at_once and time.monotonic() < self._looked_up + self._refresh:
             return
         self._looked_up = time.monotonic()
         found = self._found()
@@ -145,6 +162,7 @@ class Membership:
             member = self._members[target]
             try:
                 member.backend, member.quantiles = opening.result()
+                member.late = not first
                 member.away = None
                 self._changes += not first
             except TunerError as error:  # such as that it does not serve the model yet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -114,3 +115,16 @@ def opener(servers: dict[str, Server]) -> Callable[[str], Server]:
         return servers[target]
 
     return connect
+
+
+class Opened:
+    """A backend of a server, which puts back what that ran when this was opened."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._found = server, server.running
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    def restore(self) -> None:
+        self._server.apply(self._found)
