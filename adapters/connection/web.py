@@ -11,10 +11,8 @@ from __future__ import annotations
 import http.client
 import io
 import json
-import queue
 import socket
 import ssl
-import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -24,6 +22,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from tuner.adapters.connection.credentials import is_loopback
+from tuner.adapters.connection.lookup import addresses_of
 from tuner.errors import InvalidInput
 
 __all__ = ["HTTP_PORTS", "TooLarge", "WebAnswer", "get", "proxy_for"]
@@ -172,38 +171,15 @@ def _bracketed(host: str) -> str:
 
 def _connected(host: str, port: int, deadline: float) -> socket.socket:
     """Return a connection to the first address of a host that answers; each gets its part of the time."""
-    addresses = _addresses(host, port, deadline)
+    addresses = addresses_of(host, port, _left(deadline))
     problem: OSError = OSError(f"{host} has no address")
     for number, address in enumerate(addresses):
         try:
             share = _left(deadline) / (len(addresses) - number)
-            return socket.create_connection(address, timeout=share)
+            return socket.create_connection((address.host, port), timeout=share)
         except OSError as error:
             problem = error
     raise problem
-
-
-def _addresses(host: str, port: int, deadline: float) -> list[tuple[str, int]]:
-    """Look a name up. The system's lookup knows no deadline, so it has a thread of its own."""
-    found: queue.Queue[list[tuple[str, int]] | OSError | UnicodeError] = queue.Queue()
-
-    def look_up() -> None:
-        try:
-            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found.put([(str(entry[4][0]), port) for entry in entries])
-        except (OSError, UnicodeError) as error:  # UnicodeError: a name that cannot be written in DNS
-            found.put(error)
-
-    threading.Thread(target=look_up, name="lookup", daemon=True).start()
-    try:
-        answer = found.get(timeout=_left(deadline))
-    except queue.Empty:
-        raise TimeoutError(f"the name {host} was not found in time") from None
-    if isinstance(answer, UnicodeError):
-        raise OSError(f"{host} is no name of a host") from answer
-    if isinstance(answer, OSError):
-        raise answer
-    return answer
 
 
 def _left(deadline: float) -> float:

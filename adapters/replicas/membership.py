@@ -132,10 +132,16 @@ class Membership:
             self._look_up(at_once=True)
 
     def _look_up(self, *, first: bool = False, at_once: bool = False) -> None:
-        """Look the replicas up if that is due; open those that are not open, close those that have gone."""
+        """Look the replicas up if that is due, or at once."""
         if self.opened and not at_once and time.monotonic() < self._looked_up + self._refresh:
             return
-        self._looked_up = time.monotonic()
+        try:
+            self._renew(first=first)
+        finally:  # not before: one that takes long must not be due again at once
+            self._looked_up = time.monotonic()
+
+    def _renew(self, *, first: bool) -> None:
+        """Look the replicas up; open those that are not open, close those that have gone."""
         found = self._found()
         if not found:
             raise InvalidInput("TARGET", f"{self.target} names no replica")

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.connection.address import Option, grpc_address
+from tuner.adapters.connection.lookup import addresses_of
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
 from tuner.errors import InvalidInput, Unreachable
@@ -22,6 +23,8 @@ __all__ = ["OPTION", "REPLICAS", "open_replicas", "replicas_of"]
 
 OPTION = "replicas"
 REPLICAS = Option("", "`dns`: the host is a name that has an address for each replica")
+LOOKUP = 5.0
+"""Longest wait for a name to be looked up, s: windows are measured meanwhile."""
 
 
 def open_replicas(target: str, port: int, open_one: Callable[[str], Backend]) -> Backend:
@@ -70,11 +73,11 @@ def replicas_of(target: str, port: int) -> Callable[[], Sequence[str]] | None:
 
     def look_up() -> list[str]:
         try:
-            found = socket.getaddrinfo(name, number, type=socket.SOCK_STREAM)
+            found = addresses_of(name, number, LOOKUP)
         except OSError as error:
             raise Unreachable(f"{name} cannot be looked up: {error.strerror or error}") from error
-        of_4 = [entry for entry in found if entry[0] == socket.AF_INET]
-        addresses = sorted({str(entry[4][0]) for entry in of_4 or found})  # a replica may have one of each
+        of_4 = [address for address in found if address.family == socket.AF_INET]
+        addresses = sorted({address.host for address in of_4 or found})  # a replica may have one of each
         return [urlunsplit(url._replace(netloc=grpc_address(a, number), query=rest)) for a in addresses]
 
     return look_up

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from contextlib import closing
 from functools import partial
 from typing import Any, NoReturn
@@ -12,6 +14,7 @@ import pytest
 
 from tests.adapters.replicas.bed import Server
 from tests.builders import SPACE, configuration
+from tuner.adapters.replicas import targets
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
 from tuner.adapters.replicas.targets import replicas_of
@@ -311,4 +314,36 @@ def test_a_name_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert find is not None
     with pytest.raises(Unreachable, match=r"triton\.svc cannot be looked up"):
+        find()
+
+
+def test_a_name_that_is_looked_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while no name server answers: nobody waits for that longer than some seconds."""
+    over = threading.Event()
+
+    def look_up(*_: object, **__: object) -> list[Any]:
+        over.wait(30)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    longest = targets.LOOKUP
+    monkeypatch.setattr(targets, "LOOKUP", 0.05)
+    find = replicas_of("triton://triton.svc/m?replicas=dns", 8001)
+    assert find is not None
+
+    begun = time.monotonic()
+    with pytest.raises(Unreachable, match=r"triton\.svc cannot be looked up: .* not found in time"):
+        find()
+
+    assert time.monotonic() - begun < 10
+    assert longest <= 5
+    over.set()
+
+
+def test_what_is_no_name() -> None:
+    """It is found as little as one that nobody has."""
+    find = replicas_of(f"triton://{'x' * 70}.svc/m?replicas=dns", 8001)
+
+    assert find is not None
+    with pytest.raises(Unreachable, match="is no name of a host"):
         find()

@@ -216,6 +216,29 @@ def test_a_failed_look_up_loses_no_replica(
         ReplicaGroup(Membership("fake://all", find, servers.__getitem__))
 
 
+def test_a_look_up_that_takes_long_is_not_due_again_at_once(
+    servers: dict[str, Server], now: list[float]
+) -> None:
+    """However long it takes to fail: a window that waited for it each time would not end in time."""
+    slow: list[float] = []
+    outage = False
+
+    def find() -> list[str]:
+        if outage:
+            slow.append(now[0])
+            now[0] += REFRESH + 10
+            raise Unreachable("triton.svc cannot be looked up")
+        return list(servers)
+
+    with closing(ReplicaGroup(Membership("fake://all", find, servers.__getitem__))) as group:
+        outage = True
+        now[0] += REFRESH
+        for _ in range(3):
+            group.counters()
+
+        assert slow == [REFRESH]
+
+
 def test_one_that_let_us_wait_is_asked_when_no_other_answers(
     servers: dict[str, Server], now: list[float]
 ) -> None:
