@@ -174,6 +174,12 @@ def test_the_manifests_are_what_kubernetes_takes() -> None:
         validator.validate(manifest, validator.latest_version(), strict=True)
 
 
+def alerts() -> dict[str, Any]:
+    """The rules by the names of their alerts."""
+    groups = YAML(typ="safe").load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
 def test_the_alerts() -> None:
     """promtool takes them."""
     run("promtool", "check", "rules", str(DEPLOY / "prometheus" / "rules.yaml"))
@@ -181,18 +187,29 @@ def test_the_alerts() -> None:
 
 def test_a_target_that_is_away_raises_an_alert() -> None:
     """Also one that was never attached, and has no other series."""
-    rules = YAML(typ="safe").load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"][0]["rules"]
+    assert "servetune_target_up == 0" in [rule["expr"] for rule in alerts().values()]
 
-    assert "servetune_target_up == 0" in [rule["expr"] for rule in rules]
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("ServetuneGone", "servetune_build_info"),
+        ("ServetuneDispatchGone", "servetune_dispatch_build_info"),
+    ],
+)
+def test_a_process_that_has_gone_raises_an_alert(name: str, metric: str) -> None:
+    """Its series have gone with it, so a job is missed that had one within a day."""
+    rule = alerts()[name]
+    there, was_there = f"count by (job) ({metric})", f"count by (job) (last_over_time({metric}[1d]))"
+
+    assert rule["expr"].split() == f"{was_there} unless {there}".split()
+    assert rule["for"] == "10m"
+    assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) == {"job"}
 
 
 def test_the_alert_on_refused_requests_names_statuses_that_there_are() -> None:
     """Those that are not the clients' own mistakes."""
-    groups = YAML(typ="safe").load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"]
-    (rule,) = [
-        rule for group in groups for rule in group["rules"] if rule["alert"] == "ServetuneDispatchRefuses"
-    ]
-    (named,) = re.findall(r'status=~"([^"]+)"', rule["expr"])
+    (named,) = re.findall(r'status=~"([^"]+)"', alerts()["ServetuneDispatchRefuses"]["expr"])
 
     assert {*named.split("|")} == {status.value for status in Status} - {status.value for status in CLIENTS}
 
