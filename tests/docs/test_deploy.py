@@ -17,6 +17,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tuner.cli.exit_code import ExitCode
+from tuner.control import GuardLimits
 from tuner.control.daemon.config import DaemonConfig
 from tuner.dispatch.front.fronts import LAST_WRITES
 from tuner.dispatch.metrics import CLIENTS
@@ -205,6 +206,13 @@ def test_a_process_that_has_gone_raises_an_alert(name: str, metric: str) -> None
     assert rule["expr"].split() == f"{was_there} unless {there}".split()
     assert rule["for"] == "10m"
     assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) == {"job"}
+
+
+def test_the_alert_on_failed_changes_goes_by_those_in_a_row() -> None:
+    """As many as make the circuit breaker pause, unless the file says otherwise."""
+    expression = alerts()["ServetuneChangesFail"]["expr"]
+
+    assert expression == f"servetune_failed_changes_in_a_row >= {GuardLimits().breaker}"
 
 
 def test_the_alert_on_refused_requests_names_statuses_that_there_are() -> None:

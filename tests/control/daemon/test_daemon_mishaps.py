@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import tempfile
 import threading
+from contextlib import closing
 from typing import Any, NoReturn
 
 import pytest
@@ -12,10 +13,14 @@ import pytest
 from tests.builders import configuration
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
+from tuner.adapters import ApplyReport
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
+from tuner.control.daemon.report import WorkerReport
+from tuner.control.daemon.worker import Worker
 from tuner.control.store.store import Store
-from tuner.errors import InvalidInput, Unreachable
+from tuner.errors import InvalidInput, Refused, Unreachable
+from tuner.knobs import Configuration
 
 
 def test_a_server_that_is_away_disturbs_no_other(bed: Bed) -> None:
@@ -223,3 +228,29 @@ def test_a_full_disk_of_temporary_files_ends_no_target(bed: Bed, monkeypatch: py
         "a: the stored agent cannot be used: ",
         "a: the agent could not be saved: a folder for temporary files cannot be used: ",
     ]
+
+
+def test_changes_that_fail_one_after_the_other_are_reported(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many, in every turn, also while none is tried; one that comes about ends that."""
+    change, refused = FileServer.apply, list[Configuration]()
+    reports: list[WorkerReport] = []
+
+    def refuse(server: FileServer, wanted: Configuration) -> ApplyReport:
+        if len(refused) < 3:
+            refused.append(wanted)
+            raise Refused("out of memory")
+        return change(server, wanted)
+
+    monkeypatch.setattr(FileServer, "apply", refuse)
+    bed.write(("a", "apply", ""))
+    with closing(Store(bed.folder / "s.db")) as store:
+        config = bed.daemon().config.targets[0]
+        Worker(config, store, fast=True, windows=12, watch=lambda _, one: reports.append(one)).run()
+
+    failed = [one.failed_changes for one in reports]
+    came_about = [one.record.outcome for one in reports].index("applied")
+    assert failed[:3] == [1, 2, 3]
+    assert set(failed[3:came_about]) == {3}
+    assert set(failed[came_about:]) == {0}

@@ -8,12 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from tests.builders import configuration, measurement
+from tuner.control import GuardLimits
 from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import OVERDUE_WINDOW
 from tuner.control.decide.decision import Hold
+from tuner.control.decide.memory import Memory
 from tuner.control.drive.journal import WindowRecord
-from tuner.knobs import Configuration
+from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 from tuner.objective import Slo
 from tuner.planning.autoscale import ScalingAdvice
@@ -127,3 +129,27 @@ def test_an_outage_asks_for_no_number_of_servers(phase: str) -> None:
 
     assert 'servetune_desired_accelerators{pool="",target="a"} 3.0' in page("running")
     assert "servetune_desired_accelerators{" not in page(phase)
+
+
+def test_changes_that_fail_for_good_are_told_for_good() -> None:
+    """The circuit breaker tries ever fewer: how many failed within an hour soon says nothing."""
+    exporter, memory, told = Exporter(), Memory(GuardLimits(), broken=1.0), []
+
+    def failed_in_a_row(measured: Measurement | None) -> float:
+        exporter.report("a", replace(turn(measured), failed_changes=memory.failed_changes))
+        value = exporter.registry.get_sample_value("servetune_failed_changes_in_a_row", {"target": "a"})
+        assert value is not None
+        return value
+
+    for number in range(2000):
+        if not memory.pause:
+            memory.failed()
+        memory.turn_passed()
+        told.append(failed_in_a_row(None if number % 7 else measurement()))
+
+    assert told[:3] == [1, 2, 3]
+    assert told == sorted(told)
+    assert told[-1] - told[-361] < 3  # an hour of windows of ten seconds
+    memory.changed(0.0, ApplyCost.RELOAD)
+    assert failed_in_a_row(measurement()) == 0
+    assert "in_a_row{" not in exporter.page({}, {}).decode()

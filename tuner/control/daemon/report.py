@@ -34,6 +34,8 @@ class WorkerReport:
     """Whether the window is the first usable one after a change that was no rollback."""
     running: Configuration
     """What the server runs after the turn."""
+    failed_changes: int = 0
+    """Changes in a row that have failed."""
     scaling: Mapping[str, ScalingAdvice] = field(default_factory=dict)
     """How many servers the target should have, by pool; empty where nobody can say."""
 

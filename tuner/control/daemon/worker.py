@@ -403,6 +403,7 @@ class Worker:
             unused=unused,
             first_after_change=shown,
             running=driver.running,
+            failed_changes=driver.loop.memory.failed_changes,
             scaling={} if self._scaling is None else self._scaling.advise(driver.backend, m),
         )
         if record.outcome == "applied":

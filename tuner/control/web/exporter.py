@@ -78,6 +78,7 @@ class Exporter:
         self._windows = self._counter("windows", "Windows by what they showed.", "slo")
         self._decisions = self._counter("decisions", "Decisions by action and outcome.", "action", "outcome")
         self._rollbacks = self._counter("rollbacks", "Changes that were taken back.")
+        self._failed = self._gauge("failed_changes_in_a_row", "Changes in a row that have failed.")
         self._change = Histogram(
             "servetune_change_seconds", "How long changes took.", ["target"], registry=self.registry
         )
@@ -120,6 +121,7 @@ class Exporter:
                 self._rollbacks.labels(name).inc()
             if record.report is not None:
                 self._change.labels(name).observe(record.report.seconds)
+            self._failed.labels(name).set(report.failed_changes)
             if isinstance(record.decision, Apply) and record.outcome == "applied":
                 self._expected.labels(name).set(record.decision.expected)
                 self._observed.labels(name).set(math.nan)
