@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("playwright", reason="needs playwright")
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.builders import configuration
 from tests.chromium import CHROMIUM
 from tests.control.daemon.daemon_bed import Bed, eventually
 from tests.control.web.site import TOKEN, Site, show_traffic
@@ -138,3 +140,20 @@ def test_a_dispatcher_shows_its_sessions(page: Page) -> None:
     expect(page.locator("#sessions tr").nth(1)).to_contain_text("0.5 answered late, 2 deadline")
     expect(page.locator("#backends .bad")).to_have_text("b:1 is down: connection refused")
     expect(page.locator("#advice")).to_contain_text("Instances for mlp: another pool is advised: start 1 x")
+
+
+def test_the_cost_map_shows_something_whatever_runs(page: Page) -> None:
+    """Somebody has set what no grid has: what is shown is nearest to it, or was chosen and is on the grid."""
+    known = page.locator("#costs .cell:not(.unknown)")
+    page.site.bed.servers["b"].set(configuration(8, 0.002, 7))  # type: ignore[attr-defined]
+    page.get_by_role("button", name="b recommend").click()
+    expect(page.locator("#knobs tr", has_text="instances").locator("td").nth(1)).to_have_text("7")
+
+    expect(known.first).to_be_visible()
+    expect(page.locator("#slices select")).to_have_value("2")
+
+    page.locator("#slices select").select_option("1")
+    expect(known.first.locator("title")).to_have_text(re.compile("instances 1:"))
+    page.evaluate("document.activeElement.blur(), slices.b.instances = 3, refresh()")  # the grid had it once
+    expect(page.locator("#slices select")).to_have_value("2")
+    expect(known.first.locator("title")).to_have_text(re.compile("instances 2:"))
