@@ -24,8 +24,8 @@ __all__ = ["OPTION", "REPLICAS", "open_replicas", "replicas_of"]
 OPTION = "replicas"
 REPLICAS = Option("", "`dns`: the host is a name that has an address for each replica")
 LOOKUP = 8.0
-"""Longest wait for a name to be looked up, s: more than a first name server that is away takes, and less than a
-window may be late, for windows are measured meanwhile."""
+"""Longest wait for a name to be looked up, s: more than a first name server that is away takes, and less than
+a window may be late, for windows are measured meanwhile."""
 
 
 def open_replicas(target: str, port: int, open_one: Callable[[str], Backend]) -> Backend:

@@ -120,7 +120,11 @@ def test_the_latency_may_come_from_elsewhere(load: Load, tmp_path: Path) -> None
     indicator = make_indicator(target.setting({}).sli, "p99")
     assert indicator is not None
     assert indicator.token is not None
-    assert (indicator.url, indicator.statistic, indicator.token.value) == ("https://prom:9090", "p99", "secret")
+    assert (indicator.url, indicator.statistic, indicator.token.value) == (
+        "https://prom:9090",
+        "p99",
+        "secret",
+    )
     assert "secret" not in repr(indicator) + repr(target)
     with pytest.raises(InvalidInput, match=r"targets\[0\]\.sli.*is not a web address"):
         load(TARGET + "    sli: {prometheus: prom, query: x}\n")
