@@ -77,6 +77,35 @@ def test_an_overloaded_backend_loses_its_cheapest_session() -> None:
     assert after.loaded == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"y": 440.0, "w": 130.0, "z": 90.0}, {"y": 380.0, "w": 130.0, "z": 90.0}),
+        ({"y": 400.0, "w": 400.0}, {"y": 360.0, "w": 380.0}),
+    ],
+)
+def test_a_session_keeps_the_backend_it_filled(before: dict[str, float], after: dict[str, float]) -> None:
+    """Below the 400 requests/s of a whole accelerator, too; the others need not make room for it."""
+    first = plan([line(name, rate) for name, rate in before.items()])
+    assert len(first.backends) == 2
+
+    made = plan([line(name, rate) for name, rate in after.items()], previous=first)
+
+    assert made.loaded == 0
+    assert served(made) == pytest.approx(after)
+
+
+def test_a_backend_that_is_no_longer_filled_is_released_if_the_others_hold_the_rest() -> None:
+    """Of 900 requests/s on three backends 480 are left: 400 on one, and a few on the shared one."""
+    first = plan([line("y", 900.0), line("w", 130.0)])
+    assert sorted(first.hosted["y"].values()) == pytest.approx([100, 400, 400])
+
+    made = plan([line("y", 480.0), line("w", 130.0)], previous=first)
+
+    assert sorted(made.hosted["y"].values()) == pytest.approx([80, 400])
+    assert (len(made.backends), made.loaded) == (2, 0)
+
+
 def test_empty_backends_are_released() -> None:
     """When the load falls, two half-empty backends become one."""
     loads = [line("a", 200.0), line("b", 200.0)]

@@ -5,9 +5,11 @@ by them loses its cheapest sessions until it is not; what was evicted, what is n
 are packed again, first into backends that host the session already. If the load fell, the least occupied
 backends give their sessions to others and are released. Rates of 0 leave.
 
-Where we differ: if this leaves something unserved, all is packed afresh, and the new nodes take the backends
-that host most of their models. Backends of several kinds or memories are filled group by group, the smallest
-memory first, and within it the fastest kind first; the rest of a session goes on to the next group.
+Where we differ: a session that falls below the whole backends that it had keeps less on one of them, unless
+the others hold the rest in what it had there. If something is left unserved, all is packed afresh, and the
+new nodes take the backends that host most of their models. Backends of several kinds or memories are filled
+group by group, the smallest memory first, and within it the fastest kind first; the rest of a session goes on
+to the next group.
 """
 
 from __future__ import annotations
@@ -226,11 +228,13 @@ def _shares(load: SessionLoad, before: dict[str, float], rate: float) -> dict[st
     """Return a session's new rate on the backends that host it; what they cannot take is left out."""
     peak = load.peak
     full = [name for name, own in before.items() if own >= WHOLE * peak]
-    full = full[: int(rate / peak + ROUNDING)] if peak else []
-    shares = dict.fromkeys(full, peak)
     rest = {name: own for name, own in before.items() if own < WHOLE * peak}
-    remaining = rate - peak * len(full)
-    if rest and remaining > ROUNDING * rate:
+    whole = full[: int(rate / peak + ROUNDING)] if peak else []
+    shares = dict.fromkeys(whole, peak)
+    remaining = rate - peak * len(whole)
+    if len(whole) < len(full) and remaining > sum(rest.values()) + ROUNDING * rate:
+        shares[full[len(whole)]] = remaining  # less than it had, where the others would have more
+    elif rest and remaining > ROUNDING * rate:
         factor = remaining / sum(rest.values())
         shares |= {name: min(own * factor, peak) for name, own in rest.items()}
     return shares
