@@ -10,7 +10,14 @@ import pytest
 from tests.planning.packing.builders import assert_feasible, line, random_loads, served
 from tuner.planning.packing.epoch import plan_epoch
 from tuner.planning.packing.load import SessionLoad
-from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_json
+from tuner.planning.packing.plan import (
+    MIB,
+    Backend,
+    ClusterPlan,
+    PlannedBackend,
+    PlannedSession,
+    plan_from_json,
+)
 
 
 def plan(
@@ -116,6 +123,31 @@ def test_empty_backends_are_released() -> None:
 
     assert len(after.backends) == 1
     assert after.loaded == 1
+
+
+def test_backends_are_not_released_for_the_load_of_others() -> None:
+    """Nothing changed; a third of the load was never on the small backends."""
+    backends = [
+        Backend(name="small1", memory=100.0),
+        Backend(name="small2", memory=100.0),
+        Backend(name="large", memory=1000.0),
+    ]
+    loads = [line("y", 100.0, memory=50.0), line("z", 100.0, memory=50.0), line("x", 100.0, memory=900.0)]
+    hosts = [("small1", "y"), ("small2", "z"), ("large", "x")]
+    previous = ClusterPlan(
+        backends=tuple(
+            PlannedBackend(
+                name=backend, cycle=0.05, sessions=(PlannedSession(name=name, batch=5, rate=100.0),)
+            )
+            for backend, name in hosts
+        ),
+        load=0.75,
+    )
+
+    made = plan(loads, backends, previous)
+
+    assert made.loaded == 0
+    assert [backend.name for backend in made.backends] == ["small1", "small2", "large"]
 
 
 def test_what_has_no_place_is_named() -> None:

@@ -171,7 +171,7 @@ def _fill(
         else:
             _keep(cluster, group.backends, previous)
             _place_rest(cluster, group.backends)
-            if _load_of(cluster) < LOW * _load_before(cluster, previous):
+            if _load_of(cluster) < LOW * _load_before(cluster, group.backends, previous):
                 _release(cluster)
         bins += cluster.bins
         left = [
@@ -304,10 +304,16 @@ def _load_of(cluster: _Cluster) -> float:
     return sum(rate / cluster.loads[load].peak for load, rate in served)
 
 
-def _load_before(cluster: _Cluster, previous: ClusterPlan) -> float:
+def _load_before(cluster: _Cluster, backends: Sequence[Backend], previous: ClusterPlan) -> float:
+    """Return the load of these backends in the epoch before; what others had is no load that they lost."""
     peaks = {load.name: load.peak for load in cluster.loads}
-    hosted = previous.hosted.items()
-    return sum(rate / peaks[name] for name, rates in hosted if peaks.get(name) for rate in rates.values())
+    here = {backend.name for backend in backends}
+    return sum(
+        rate / peaks[name]
+        for name, rates in previous.hosted.items()
+        for backend, rate in rates.items()
+        if backend in here and peaks.get(name)
+    )
 
 
 def _release(cluster: _Cluster) -> None:
