@@ -12,8 +12,10 @@ import pytest
 
 from tests.command_line import Run
 from tests.docs.page import blocks, run_commands
+from tuner.cluster.goodput import Good
 from tuner.cluster.pipelines.scenario import PipelineScenario
 from tuner.cluster.scenario import Scenario
+from tuner.errors import InvalidInput
 from tuner.files.yaml_file import load_yaml
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, options_of
 
@@ -93,6 +95,28 @@ def test_goodput_prints_and_stores(tuner: Run, tmp_path: Path) -> None:
     assert 300 < stored["rate"] < 1500
     assert 0 < stored["bad_rate"] <= 0.02
     assert "with at most 2 % of all requests late or dropped" in printed
+
+
+def test_the_threshold_is_searched_by_the_limits_of_the_goodput(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the command line, by which the rate is found, too."""
+    Path("drs.yaml").write_text(
+        (ROOT / "docs" / "examples" / "mixed.yaml").read_text().replace("policy: kairos", "policy: drs")
+    )
+    given: list[Good] = []
+
+    def climb(scenario: Scenario, *, good: Good, progress: object) -> NoReturn:
+        given.append(good)
+        raise InvalidInput("threshold", "is not looked for here")
+
+    monkeypatch.setattr("tuner.cluster.threshold.climb_threshold", climb)
+
+    for arguments in (("goodput", "--limit", "10%", "--overall"), ("goodput",), ("simulate",)):
+        command, *options = arguments
+        assert run(command, "drs.yaml", *options).code == 2
+
+    assert given == [Good(0.1, overall=True), Good(), Good()]
 
 
 @pytest.mark.parametrize("command", ["simulate", "goodput"])

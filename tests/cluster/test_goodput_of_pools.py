@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tests.cluster.pools import pool
 from tuner.cluster import Scenario, simulate
-from tuner.cluster.goodput import goodput
+from tuner.cluster.goodput import Good, goodput
 from tuner.cluster.threshold import climb_threshold
 from tuner.planning.pools.bound import bounds, make_terms
 from tuner.planning.pools.ceiling import ceilings
@@ -176,6 +178,20 @@ def test_the_climb_goes_down_where_nothing_is_served() -> None:
     assert [climb.trials[threshold] for threshold in (340, 500, 660)] == [0, 0, 0]
     assert 0 <= climb.threshold <= 280
     assert climb.best.rate >= goodput(cluster.model_copy(update={"options": {"threshold": 0}})).rate > 0
+
+
+def test_the_climb_has_the_limits_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every threshold is judged by them, and to the same tolerance."""
+    given: set[tuple[object, object]] = set()
+
+    def search(tried: Scenario, *, good: Good, tolerance: float, at_least: float) -> SimpleNamespace:
+        given.add((good, tolerance))
+        return SimpleNamespace(rate=1.0)
+
+    monkeypatch.setattr("tuner.cluster.threshold.goodput", search)
+    climb_threshold(pool("drs"), good=Good(0.1, overall=True), tolerance=0.02)
+
+    assert given == {(Good(0.1, overall=True), 0.02)}
 
 
 def test_learning_costs_little() -> None:

@@ -73,7 +73,7 @@ def goodput(
             text = f"{rate_text(trial.rate)} requests/s: {trial.bad_rate:.2%} bad"
             progress.update(task, advance=1, description=text)
 
-        scenario = with_threshold(scenario, lambda text: progress.update(task, description=text))
+        scenario = with_threshold(scenario, lambda text: progress.update(task, description=text), good)
         found = search(scenario, good=good, progress=show)
         progress.update(task, description="other seeds")
         others = other_rates(scenario, found, seeds - 1, good)

@@ -14,6 +14,7 @@ from tuner.cli.output import check_file, store_json
 
 if TYPE_CHECKING:
     from tuner.cluster.epochs import EpochRun
+    from tuner.cluster.goodput import Good
     from tuner.cluster.outcome import Outcome, SessionOutcome
     from tuner.cluster.scenario import Rental, Scenario
 
@@ -76,14 +77,23 @@ def load_scenario(
     return changed
 
 
-def with_threshold(scenario: Scenario, report: Callable[[str], None]) -> Scenario:
-    """Return the scenario with a threshold found by hill climbing, if its policy is ``drs`` and has none."""
+def with_threshold(scenario: Scenario, report: Callable[[str], None], good: Good | None = None) -> Scenario:
+    """Return the scenario with a threshold found by hill climbing, if its policy is ``drs`` and has none.
+
+    Args:
+        scenario: As in the file.
+        report: Is told of every threshold that was tried.
+        good: Which bad rates are good; if None, what the quantile of each session leaves.
+    """
+    from tuner.cluster.goodput import Good
     from tuner.cluster.threshold import climb_threshold
 
     if scenario.policy != "drs" or "threshold" in scenario.options:
         return scenario
     climb = climb_threshold(
-        scenario, progress=lambda items, rate: report(f"threshold {items}: {rate_text(rate)} requests/s")
+        scenario,
+        good=Good() if good is None else good,
+        progress=lambda items, rate: report(f"threshold {items}: {rate_text(rate)} requests/s"),
     )
     return scenario.model_copy(update={"options": {**scenario.options, "threshold": climb.threshold}})
 

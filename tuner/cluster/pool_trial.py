@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tuner.cluster.goodput import goodput
 from tuner.cluster.scenario import Scenario
+from tuner.cluster.threshold import climb_threshold
 from tuner.planning.pools.catalogue import InstanceType
 
 __all__ = ["PoolTrial"]
@@ -55,6 +56,10 @@ class PoolTrial:
             "seed": self._seed + (requests < REQUESTS),
         }
         scenario = Scenario.model_validate(fields)
+        if scenario.policy == "drs" and "threshold" not in scenario.options:
+            # Not with `at_least`: where all is 0 a climb does not see which way is up.
+            rate = climb_threshold(scenario, tolerance=TOLERANCE).best.rate
+            return rate if rate >= at_least else 0.0
         return goodput(scenario, tolerance=TOLERANCE, at_least=at_least).rate
 
     def goodput(self, pool: tuple[int, ...]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tuner.cluster.goodput import Goodput, goodput
+from tuner.cluster.goodput import TOLERANCE, Good, Goodput, goodput
 from tuner.cluster.scenario import Scenario
 
 __all__ = ["Climb", "climb_threshold"]
@@ -26,7 +26,13 @@ class Climb(NamedTuple):
     """Goodput by threshold, requests/s, in the order of the trials; 0 if less than the best before."""
 
 
-def climb_threshold(scenario: Scenario, *, progress: Callable[[int, float], None] | None = None) -> Climb:
+def climb_threshold(
+    scenario: Scenario,
+    *,
+    good: Good = Good(),  # noqa: B008 - it does not change
+    tolerance: float = TOLERANCE,
+    progress: Callable[[int, float], None] | None = None,
+) -> Climb:
     """Climb from the middle of the sizes that come, with shorter and shorter steps.
 
     As long as nothing is served, go down, towards a threshold of 0: what only base instances serve in time
@@ -34,6 +40,8 @@ def climb_threshold(scenario: Scenario, *, progress: Callable[[int, float], None
 
     Args:
         scenario: Under the policy ``drs``; its own threshold is ignored. All sessions get the same.
+        good: Which bad rates are good.
+        tolerance: Of each goodput, as in :func:`~tuner.cluster.goodput.goodput`.
         progress: Called with every threshold and its goodput.
     """
     largest = max(probability.size - 1 for probability in scenario.size_probabilities)
@@ -43,7 +51,7 @@ def climb_threshold(scenario: Scenario, *, progress: Callable[[int, float], None
         if threshold not in found:
             tried = scenario.model_copy(update={"options": {**scenario.options, "threshold": threshold}})
             best = max((one.rate for one in found.values()), default=0.0)
-            found[threshold] = goodput(tried, at_least=best)
+            found[threshold] = goodput(tried, good=good, tolerance=tolerance, at_least=best)
             if progress:
                 progress(threshold, found[threshold].rate)
         return found[threshold].rate

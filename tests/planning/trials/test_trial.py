@@ -128,6 +128,29 @@ def test_the_rounds_have_other_requests(monkeypatch: pytest.MonkeyPatch) -> None
     assert (many == shown).all()
 
 
+def test_under_drs_every_pool_has_the_threshold_that_serves_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the file has one; what serves less than is asked for is 0, as under every policy."""
+    scenario = make(3.0).model_copy(update={"policy": "drs"})
+    types = make_order(scenario).types
+
+    def goodput(tried: Scenario, **_: object) -> Goodput:
+        return Goodput(
+            rate=1000.0 - abs(tried.options.get("threshold", 0) - 200),
+            multiplier=1.0,
+            outcome=Outcome(sessions=(), utilisation=(), seconds=1.0),
+            evaluations=(),
+        )
+
+    monkeypatch.setattr("tuner.cluster.pool_trial.goodput", goodput)
+    monkeypatch.setattr("tuner.cluster.threshold.goodput", goodput)
+    trial = PoolTrial(scenario, types)
+    given = PoolTrial(scenario.model_copy(update={"options": {"threshold": 50}}), types)
+
+    assert trial((1, 1, 0), FIRST, 985.0) >= 990
+    assert trial((1, 1, 0), FIRST, 1001.0) == 0
+    assert given((1, 1, 0), FIRST, 0.0) == 850
+
+
 def test_the_answers_take_their_way_in_the_simulations() -> None:
     """A pool whose answers come too late over the network serves nothing."""
     near, far = make(3.0), make(3.0).model_copy(update={"network": Network(response_ms=24)})
