@@ -336,6 +336,18 @@ def test_sessions_with_a_common_prefix_are_planned_in_shared_batches(plan: Plan)
     assert sum(rates) == pytest.approx(400)
 
 
+def test_a_session_without_requests_has_no_place_beside_those_with_its_prefix(plan: Plan) -> None:
+    """Its suffix alone would take too long; the plan, which has no route for it, serves all of the others."""
+    idle = "{name: dogs, prefix: body, slo_ms: 60, rate: 0, memory_mib: 3, alpha_ms: 0.1, beta_ms: 50}"
+    text = "\n".join(f"  - {idle}" if "dogs" in row else row for row in PREFIXED.splitlines())
+
+    code, _, err, stored = plan("cluster", text)
+
+    assert (code, err, stored["unserved"]) == (0, "", [])
+    assert stored["prefixes"] == {"body": ["cats"]}
+    assert set(stored["routes"]) == {"cats", "other"}
+
+
 def test_a_partition_is_shown_stored_and_drawn(plan: Plan) -> None:
     """The best one; and it is what the next one begins with."""
     text = f"time_limit_s: 0.2\n{PARTITION}"

@@ -24,3 +24,16 @@ def test_batches_end_where_a_suffix_is_no_longer_known_or_the_time_is_over() -> 
     """What is longer than the budget is not kept, but for a batch of one."""
     assert len(prefix_load("body", PREFIX, [line("a", 1.0, slo=0.025)]).latency) == 1 + 2
     assert len(prefix_load("body", PREFIX + 1.0, [line("a", 1.0, slo=0.03)]).latency) == 1 + 1
+
+
+def test_a_session_without_requests_takes_no_part_of_a_batch() -> None:
+    """Neither time nor memory; if no session has any, the load is that of equal shares, at a rate of 0."""
+    asked, idle = line("a", 30.0, memory=2.0), line("b", 0.0, memory=3.0, beta=0.05)
+
+    found, alone = (
+        prefix_load("body", PREFIX, suffixes, memory=90.0) for suffixes in ([asked, idle], [asked])
+    )
+
+    np.testing.assert_array_equal(found.latency, alone.latency)
+    assert (found.rate, found.memory) == (30.0, 92.0)
+    assert prefix_load("body", PREFIX, [idle, idle], memory=90.0).memory == 96.0

@@ -15,7 +15,7 @@ from tuner.files.json_text import parse_json
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_beside, named_once
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_json
-from tuner.planning.packing.prefixed import prefix_load
+from tuner.planning.packing.prefixed import asked_for, prefix_load
 from tuner.planning.pools.catalogue import Table
 
 __all__ = ["KIND", "MOST_BACKENDS", "ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
@@ -200,14 +200,14 @@ class ClusterFile(StrictPart):
 
     @property
     def members(self) -> dict[str, list[PlannedLoad]]:
-        """The sessions that share batches, by the name of their load."""
+        """The sessions that share batches, by the name of their load; not those without requests."""
         groups: dict[tuple[str, float], list[PlannedLoad]] = {}
         for session in self.sessions:
             if session.prefix is not None:
                 groups.setdefault((session.prefix, session.slo_ms), []).append(session)
         several = Counter(prefix for prefix, _ in groups)
         return {
-            prefix if several[prefix] == 1 else f"{prefix} in {slo_ms:g} ms": sessions
+            prefix if several[prefix] == 1 else f"{prefix} in {slo_ms:g} ms": asked_for(sessions)
             for (prefix, slo_ms), sessions in groups.items()
         }
 

@@ -7,13 +7,30 @@ other, each with the requests of its own session. The sessions must have one SLO
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from tuner.planning.packing.load import SessionLoad
 from tuner.rounding import ROUNDING
 
-__all__ = ["prefix_load"]
+__all__ = ["asked_for", "prefix_load"]
+
+
+class Asked(Protocol):
+    """What requests come for."""
+
+    @property
+    def rate(self) -> float:
+        """Requests/s."""
+
+
+S = TypeVar("S", bound=Asked)
+
+
+def asked_for(sessions: Sequence[S]) -> list[S]:
+    """Return the sessions that requests come for; all if they come for none."""
+    return [one for one in sessions if one.rate > 0] or list(sessions)
 
 
 def prefix_load(
@@ -21,8 +38,9 @@ def prefix_load(
 ) -> SessionLoad:
     """Return the load of sessions that share a prefix.
 
-    Each session has the share of a batch that it has of the rate, rounded up. A batch of fewer requests than
-    there are sessions has as many suffixes as requests, at worst those that take longest.
+    Each session has the share of a batch that it has of the rate, rounded up; those without requests are
+    left out, unless none has any. A batch of fewer requests than there are sessions has as many suffixes as
+    requests, at worst those that take longest.
 
     Args:
         name: Of the load.
@@ -30,6 +48,7 @@ def prefix_load(
         suffixes: The sessions, each with the latency and the memory of its suffix.
         memory: Of the prefix, bytes.
     """
+    suffixes = asked_for(suffixes)
     rate = sum(one.rate for one in suffixes)
     budget = min(one.budget for one in suffixes)
     sizes = np.arange(1, len(latency))
