@@ -119,6 +119,20 @@ def test_the_threshold_is_searched_by_the_limits_of_the_goodput(
     assert given == [Good(0.1, overall=True), Good(), Good()]
 
 
+@pytest.mark.parametrize(("command", "code"), [("simulate", 0), ("goodput", 2), ("plan placement", 2)])
+def test_without_requests_there_is_an_outcome_but_no_goodput(run: Run, command: str, code: int) -> None:
+    """The schedule begins after the 11 s that are simulated by default."""
+    Path("late.yaml").write_text(
+        "policy: nexus\naccelerators: 1\nsessions:\n"
+        "  - {name: a, alpha_ms: 1, beta_ms: 5, slo_ms: 60, rate: [[0, 0], [20, 500]]}\n"
+    )
+
+    ended = run(*command.split(), "late.yaml")
+
+    problem = "error: rate: no request comes in the 11 s that are simulated; measure longer\n"
+    assert (ended.code, ended.err) == (code, problem if code else "")
+
+
 @pytest.mark.parametrize("command", ["simulate", "goodput"])
 @pytest.mark.parametrize(
     ("old", "new", "said"),

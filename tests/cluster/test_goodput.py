@@ -12,6 +12,7 @@ import pytest
 
 from tuner.cluster.goodput import Good, Trial, capacity, goodput, long_enough
 from tuner.cluster.scenario import Scenario
+from tuner.errors import InvalidInput
 
 """Without compilation simulations are a hundred times slower, and kept shorter."""
 
@@ -125,6 +126,18 @@ def test_a_rate_without_requests_is_not_good() -> None:
 
     assert found.rate == 0.0
     assert min(trial.rate for trial in found.evaluations) < 1
+
+
+def test_a_schedule_that_begins_after_the_end_is_refused() -> None:
+    """Nothing can be said of its goodput; where only one session's does, there is one."""
+    late = [[0, 0], [20, 500]]
+
+    with pytest.raises(InvalidInput, match="no request comes in the 11 s that are simulated; measure longer"):
+        goodput(scenario(rate=late), run=Curve(700.0))
+    assert goodput(scenario(rate=late, seconds=20.0), run=Curve(700.0)).rate > 0
+    made = scenario(rate=late, sessions=2)
+    sessions = (made.sessions[0].model_copy(update={"rate": 100.0}), made.sessions[1])
+    assert goodput(made.model_copy(update={"sessions": sessions}), run=Curve(700.0)).rate > 0
 
 
 def test_progress_is_told_every_trial() -> None:

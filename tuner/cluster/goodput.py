@@ -34,7 +34,7 @@ from tuner.errors import InvalidInput
 from tuner.planning.pools.ceiling import ceilings
 from tuner.scheduling.cluster import SessionSpec
 
-__all__ = ["Good", "Goodput", "Trial", "bracket", "capacity", "goodput", "highest"]
+__all__ = ["Good", "Goodput", "Trial", "bracket", "capacity", "check_requests_come", "goodput", "highest"]
 
 FIRST = 0.8
 """The first rate tried, as a share of the capacity."""
@@ -134,14 +134,13 @@ def goodput(
 
     Raises:
         ValueError: The limit or the tolerance makes no sense.
-        InvalidInput: The accelerators are so fast that too many requests would have to be simulated; or the
-            planner needs accelerators and a time, and the scenario has something else.
+        InvalidInput: Too many requests would have to be simulated, for the accelerators are so fast, or none
+            comes; or the planner needs accelerators and a time, and the scenario has something else.
     """
     limit = good.limit
     if not (0 <= (limit or 0) < 1 and 0 < tolerance < 1):
-        raise ValueError(
-            f"`0 <= limit < 1` and `0 < tolerance < 1` must hold, but got {limit=}, {tolerance=}"
-        )
+        raise ValueError(f"`0 <= limit < 1` and `0 < tolerance < 1` must hold; got {limit=}, {tolerance=}")
+    check_requests_come(scenario)
     allowed = np.array([good.allowed(session.quantile) for session in scenario.each_session])
     if least_requests is None:
         least_requests = _least_requests(scenario, allowed, good.overall)
@@ -247,6 +246,15 @@ def _least_requests(scenario: Scenario, allowed: np.ndarray, overall: bool) -> i
     shares = rates / rates.sum()
     least, part = (allowed @ shares, shares.min()) if overall else (allowed.min(), 1.0)
     return LEAST_REQUESTS if least == 0 else max(LEAST_REQUESTS, round(FEWEST / least * part))
+
+
+def check_requests_come(scenario: Scenario) -> None:
+    """Raise InvalidInput if by their schedules no session has requests in the time that is simulated."""
+    if not scenario.at_once and not any(
+        session.mean_rate(scenario.duration) for session in scenario.each_session
+    ):
+        problem = f"no request comes in the {scenario.duration:g} s that are simulated"
+        raise InvalidInput("rate", problem, "measure longer")
 
 
 def _check_requests(scenario: Scenario, full: float) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.cluster.goodput import goodput, long_enough
+from tuner.cluster.goodput import check_requests_come, goodput, long_enough
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.scenario.checks import sizes_problem
 from tuner.cluster.simulation import simulate
@@ -71,13 +71,15 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
         note: Is told of every plan before it is simulated for the first time, and of the last simulations.
 
     Raises:
-        InvalidInput: A session has sizes, of which the policy knows nothing.
+        InvalidInput: A session has sizes, of which the policy knows nothing; or no request comes in the time
+            that is simulated.
     """
     for index, session in enumerate(scenario.sessions):
         if session.sizes is not None:
             raise InvalidInput(f"sessions[{index}].sizes", sizes_problem(POLICY))
     options = scenario.options if scenario.policy in (None, POLICY) else {}
     given = scenario.model_copy(update={"policy": POLICY, "planner": None, "options": options})
+    check_requests_come(given)
     rates = [session.mean_rate(given.duration) for session in given.each_session]
     trial = _Trial(given.model_copy(update={"seed": given.seed + 1}), note)
     plans = list(candidate_placements(given.cluster_spec(), rates))
