@@ -160,6 +160,11 @@ def test_without_requests_there_is_an_outcome_but_no_goodput(run: Run, command: 
             "policy: clipper\noptions: {share: 2}",
             "line 3: options: share: 2.0 is not between",
         ),
+        (
+            "policy: eager\naccelerators: 2\nsessions:\n  - {",
+            "planner: symphony\nmemory_mib: 10\naccelerators: 2\nsessions:\n  - {memory_mib: 12, ",
+            "line 3: memory_mib: is 10, but every accelerator loads all models under symphony: 12 MiB",
+        ),
     ],
 )
 def test_a_mistake_in_the_file_names_line_and_field(

@@ -92,6 +92,25 @@ def test_models_share_an_accelerator_only_if_they_fit_into_its_memory(mib: float
     assert {record.accelerators for record in run.records} == {accelerators}
 
 
+@pytest.mark.parametrize(
+    ("planner", "said"),
+    [
+        ("symphony", "memory_mib: is 1000, but every accelerator loads all models under symphony: 1200 MiB"),
+        ("oblivious", "memory_mib: is 1000, but oblivious, .* puts models of 1200 MiB together on accel"),
+    ],
+)
+def test_models_that_a_planner_does_not_fit_into_the_memory_are_refused(planner: str, said: str) -> None:
+    """Both on the only accelerator; with as much memory as they need they are served."""
+
+    def made(mib: float) -> Scenario:
+        session = Session(name="a", alpha_ms=2, beta_ms=10, slo_ms=200, rate=30, memory_mib=600.0, copies=2)
+        return scenario(planner=planner, sessions=[session], accelerators=1, memory_mib=mib, seconds=5.0)
+
+    with pytest.raises(InvalidInput, match=said):
+        simulate_epochs(made(1000.0))
+    assert simulate_epochs(made(1200.0)).outcome.requests > 0
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     """Planning adds no randomness."""
     one, two = (simulate_epochs(scenario(seconds=30.0)) for _ in range(2))

@@ -56,8 +56,8 @@ def simulate_epochs(
         fixed: Advice is given and not followed: all accelerators are in use (Symphony).
 
     Raises:
-        InvalidInput: It has no planner, or one that cannot plan for its accelerators, or a rented pool, or
-            the number of requests instead of a time.
+        InvalidInput: It has no planner, or one that cannot plan for its accelerators or keep their memory, or
+            a rented pool, or the number of requests instead of a time.
     """
     if scenario.planner is None or scenario.rental is not None or scenario.requests is not None:
         raise InvalidInput(
@@ -65,6 +65,8 @@ def simulate_epochs(
         )
     if scenario.unlike_accelerators:
         raise InvalidInput("planner", scenario.unlike_accelerators)
+    if scenario.too_little_memory:
+        raise InvalidInput("memory_mib", scenario.too_little_memory)
     planner: NexusEpochs | SymphonyEpochs
     if scenario.planner == "symphony":
         planner = SymphonyEpochs(scenario, fixed=fixed)

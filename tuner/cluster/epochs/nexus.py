@@ -19,10 +19,12 @@ from tuner.cluster.epochs.rates import KnownRates, RateEstimate, changed
 from tuner.cluster.epochs.record import EpochRecord, Observed
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import Simulation
+from tuner.errors import InvalidInput
 from tuner.planning.packing.epoch import plan_epoch
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.oblivious import oblivious_rows
 from tuner.planning.packing.plan import MIB, Backend, ClusterPlan
+from tuner.rounding import ROUNDING
 from tuner.scheduling.batching.nexus import NexusOptions
 from tuner.scheduling.batching.nexus_epoch import build_open, replan
 from tuner.scheduling.batching.nexus_plan import Placement, raised_batches
@@ -119,6 +121,7 @@ class NexusEpochs:
         wanted = np.maximum(self._planned.rate * self._scenario.margin, RAREST).tolist()
         if self._scenario.planner == "oblivious":
             placement = Placement.of(oblivious_rows(self._loads, wanted, len(self._backends)))
+            self._check_memory(placement)
             loads = self._new_models(placement)
         else:
             now = [replace(load, rate=rate) for load, rate in zip(self._loads, wanted, strict=True)]
@@ -135,6 +138,17 @@ class NexusEpochs:
         longest = max(loads.values(), default=0) * seconds
         self._pending = (self.simulation.now + longest, placement)
         return sum(loads.values())
+
+    def _check_memory(self, placement: Placement) -> None:
+        """Raise InvalidInput if the models of a backend do not fit into its memory."""
+        for backend, row in zip(self._backends, placement.backends, strict=True):
+            need = sum(self._loads[share.session].memory for share in row)
+            if need > backend.memory * (1 + ROUNDING):
+                problem = (
+                    f"is {backend.memory / MIB:g}, but oblivious, which does not look at it, puts models of "
+                    f"{need / MIB:g} MiB together on accelerator {backend.name}"
+                )
+                raise InvalidInput("memory_mib", problem, "let nexus plan, or leave it out")
 
     def _new_models(self, placement: Placement) -> dict[int, int]:
         """Return how many models each backend must load; none at time 0."""

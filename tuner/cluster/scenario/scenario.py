@@ -27,6 +27,7 @@ from tuner.errors import InvalidInput
 from tuner.files.schema import mistake
 from tuner.planning.pools.catalogue import CatalogueFile, InstanceType
 from tuner.planning.pools.paper import paper_catalogue
+from tuner.rounding import ROUNDING
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, build_policy
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 from tuner.workload.sizes import SizeDistribution
@@ -114,6 +115,8 @@ class Scenario(Form):
             wrong.append(mistake(problem, name))
         if problem := self.unlike_accelerators:
             wrong.append(mistake(problem, "planner"))
+        if problem := self.too_little_memory:
+            wrong.append(mistake(problem, "memory_mib"))
         return wrong
 
     @property
@@ -123,6 +126,14 @@ class Scenario(Form):
             return ""
         kinds = ", ".join(self.hardware.kinds)
         return f"{self.planner} plans for equal accelerators, not for {kinds}; the policy nexus does so"
+
+    @property
+    def too_little_memory(self) -> str:
+        """Why accelerators cannot load all models, as `symphony` has them do, in words; empty if they can."""
+        need = sum(session.copies * session.memory_mib for session in self.sessions)
+        if self.planner != "symphony" or self.memory_mib is None or need <= self.memory_mib * (1 + ROUNDING):
+            return ""
+        return f"is {self.memory_mib:g}, but every accelerator loads all models under symphony: {need:g} MiB"
 
     def _unknown_sizes(self) -> list[InitErrorDetails]:
         """Return the models whose profiles do not hold all the sizes that come."""
