@@ -8,6 +8,7 @@ import pytest
 
 from tuner.cluster import Scenario, Session, simulate
 from tuner.cluster.epochs import EpochRecord, EpochRun, simulate_epochs
+from tuner.cluster.epochs.nexus import NexusEpochs
 from tuner.cluster.goodput import goodput
 from tuner.errors import InvalidInput
 
@@ -109,6 +110,19 @@ def test_models_that_a_planner_does_not_fit_into_the_memory_are_refused(planner:
     with pytest.raises(InvalidInput, match=said):
         simulate_epochs(made(1000.0))
     assert simulate_epochs(made(1200.0)).outcome.requests > 0
+
+
+@pytest.mark.parametrize("planner", ["nexus", "oblivious"])
+def test_a_turn_takes_more_than_the_planned_batch_if_the_cap_is_the_profile(planner: str) -> None:
+    """As without a planner: up to the largest batch of the session."""
+
+    def most(cap: str) -> int:
+        epochs = NexusEpochs(scenario(planner=planner, options={"cap": cap}))
+        epochs.begin()
+        return int(epochs.simulation.policy.batch.max())
+
+    largest = max(one.latency.shape[1] - 1 for one in scenario().cluster_spec().sessions)
+    assert most("profile") == largest > most("planned")
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

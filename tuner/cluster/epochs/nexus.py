@@ -27,7 +27,7 @@ from tuner.planning.packing.plan import MIB, Backend, ClusterPlan
 from tuner.rounding import ROUNDING
 from tuner.scheduling.batching.nexus import NexusOptions
 from tuner.scheduling.batching.nexus_epoch import build_open, replan
-from tuner.scheduling.batching.nexus_plan import Placement, raised_batches
+from tuner.scheduling.batching.nexus_plan import Placement, raised_batches, uncapped
 
 __all__ = ["NexusEpochs"]
 
@@ -67,6 +67,7 @@ class NexusEpochs:
         self._hosted: list[set[int]] | None = None
         self.simulation = Simulation(scenario)
         options = NexusOptions(**{"frontends": scenario.frontends, **scenario.options})
+        self._cap = options.cap
         self.simulation.change_policy(build_open(spec, options))
         self.simulation.measure(0.0, scenario.interval.end)
 
@@ -131,6 +132,8 @@ class NexusEpochs:
             )
             self._plan, placement = plan, self._placement(plan)
             loads = self._new_models(placement)
+        if self._cap == "profile":
+            placement = uncapped(placement, self._spec)
         seconds = self._scenario.load_s
         for backend, count in loads.items():
             self.simulation.occupy(backend, seconds * count)

@@ -41,7 +41,13 @@ import numpy as np
 from tuner._jit import njit_flat
 from tuner.errors import InvalidInput, check_choice
 from tuner.scheduling.batching.nexus_frontend import Frontends, make_frontends, move_on, receiver
-from tuner.scheduling.batching.nexus_plan import Hosted, Placement, check_placement, make_placement
+from tuner.scheduling.batching.nexus_plan import (
+    Hosted,
+    Placement,
+    check_placement,
+    make_placement,
+    uncapped,
+)
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import (
@@ -130,6 +136,7 @@ def build(spec: ClusterSpec, options: NexusOptions | None = None) -> Nexus:
     plan = options.placement if options.placement is not None else make_placement(spec, options.rates)
     plan = plan if isinstance(plan, Placement) else Placement.of(plan)
     check_placement(plan, spec)
+    plan = uncapped(plan, spec) if options.cap == "profile" else plan
     backends = records(len(plan.backends), BACKEND)
     queues: list[tuple[int, int]] = []
     batch: list[int] = []
@@ -139,8 +146,7 @@ def build(spec: ClusterSpec, options: NexusOptions | None = None) -> Nexus:
         for share in row:
             rates[share.session].append((len(queues), share.rate))
             queues.append((share.session, accelerator))
-            largest = spec.sessions[share.session].latency.shape[1] - 1
-            batch.append(largest if options.cap == "profile" else share.batch)
+            batch.append(share.batch)
     for session, hosts in enumerate(rates):
         if not hosts:
             hosts.append((len(queues), 1.0))

@@ -26,7 +26,15 @@ from tuner.profile import best_batch
 from tuner.rounding import ROUNDING
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 
-__all__ = ["Hosted", "Placement", "check_placement", "loads_of", "make_placement", "raised_batches"]
+__all__ = [
+    "Hosted",
+    "Placement",
+    "check_placement",
+    "loads_of",
+    "make_placement",
+    "raised_batches",
+    "uncapped",
+]
 
 EVERYWHERE = 1 << 14
 """Queues that a plan without rates may have, every session everywhere; beyond it equal rates are assumed."""
@@ -59,6 +67,14 @@ class Placement:
     def of(cls, rows: Iterable[Iterable[tuple[int, int, float]]]) -> Placement:
         """Return the plan written as nested lists of (session, batch, rate)."""
         return cls(tuple(tuple(Hosted(*share) for share in row) for row in rows))
+
+
+def uncapped(plan: Placement, spec: ClusterSpec) -> Placement:
+    """Return the plan with the largest batches that the sessions can have, in place of the planned ones."""
+    largest = [session.latency.shape[1] - 1 for session in spec.sessions]
+    return Placement(
+        tuple(tuple(share._replace(batch=largest[share.session]) for share in row) for row in plan.backends)
+    )
 
 
 def check_placement(plan: Placement, spec: ClusterSpec) -> None:
