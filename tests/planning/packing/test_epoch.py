@@ -150,6 +150,28 @@ def test_backends_are_not_released_for_the_load_of_others() -> None:
     assert [backend.name for backend in made.backends] == ["small1", "small2", "large"]
 
 
+def test_backends_are_released_for_what_has_no_place() -> None:
+    """One of the two that are nearly empty; all packed afresh would move more models."""
+    names = ["one", "two", "three", "four"]
+    hosted = [{"p": 150.0, "s": 40.0}, {"q": 120.0, "r": 60.0}, {"t": 30.0}, {"u": 20.0}]
+    previous = ClusterPlan(
+        backends=tuple(
+            PlannedBackend(
+                name=backend,
+                cycle=0.05,
+                sessions=tuple(PlannedSession(name=name, batch=8, rate=rate) for name, rate in row.items()),
+            )
+            for backend, row in zip(names, hosted, strict=True)
+        ),
+        load=1.05,
+    )
+    loads = [line(name, rate) for row in hosted for name, rate in row.items()]
+
+    made = plan([*loads, line("new", 400.0)], [Backend(name=name) for name in names], previous)
+
+    assert (made.unserved, made.loaded) == ((), 2)
+
+
 def test_what_has_no_place_is_named() -> None:
     """Too few backends serve a part; a model that is too large and one that is too slow serve nobody."""
     slow = SessionLoad(name="slow", latency=np.array([0.0, 0.06]), budget=0.1, rate=1.0)

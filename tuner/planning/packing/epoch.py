@@ -6,10 +6,10 @@ are packed again, first into backends that host the session already. If the load
 backends give their sessions to others and are released. Rates of 0 leave.
 
 Where we differ: a session that falls below the whole backends that it had keeps less on one of them, unless
-the others hold the rest in what it had there. If something is left unserved, all is packed afresh, and the
-new nodes take the backends that host most of their models. Backends of several kinds or memories are filled
-group by group, the smallest memory first, and within it the fastest kind first; the rest of a session goes on
-to the next group.
+the others hold the rest in what it had there. If something is left unserved, the least occupied backends are
+released for it, too; if that is not enough, all is packed afresh, and the new nodes take the backends that
+host most of their models. Backends of several kinds or memories are filled group by group, the smallest
+memory first, and within it the fastest kind first; the rest of a session goes on to the next group.
 """
 
 from __future__ import annotations
@@ -92,7 +92,12 @@ def plan_epoch(
     rates = _rates(loads_of, given)
     kept = previous if previous is not None and previous.backends else None
     bins, left = _fill(groups, rates, kept, packing, spill)
-    if kept is not None and sum(left) > ROUNDING * sum(rates.values()):
+    enough = ROUNDING * sum(rates.values())
+    if kept is not None and sum(left) > enough:
+        tight, tight_left = _fill(groups, rates, kept, packing, spill, tight=True)
+        if sum(tight_left) < sum(left) - ROUNDING:
+            bins, left = tight, tight_left
+    if kept is not None and sum(left) > enough:
         fresh, fresh_left = _fill(groups, rates, None, packing, spill)
         if sum(fresh_left) < sum(left) - ROUNDING:
             bins, left = _assign_backends(groups, fresh, kept), fresh_left
@@ -153,8 +158,13 @@ def _fill(
     previous: ClusterPlan | None,
     packing: Packing,
     spill: float,
+    *,
+    tight: bool = False,
 ) -> tuple[list[_Bin], list[float]]:
-    """Return the filled backends of all groups, and the rates that are left."""
+    """Return the filled backends of all groups, and the rates that are left.
+
+    If ``tight``, backends are released for what has no place, too, and not only where the load fell.
+    """
     left, bins = list(rates.values()), []
     names = list(rates)
     for group in groups:
@@ -171,6 +181,8 @@ def _fill(
         else:
             _keep(cluster, group.backends, previous)
             _place_rest(cluster, group.backends)
+            if tight:
+                _release(cluster, group.backends)
             if _load_of(cluster) < LOW * _load_before(cluster, group.backends, previous):
                 _release(cluster)
         bins += cluster.bins
@@ -316,13 +328,22 @@ def _load_before(cluster: _Cluster, backends: Sequence[Backend], previous: Clust
     )
 
 
-def _release(cluster: _Cluster) -> None:
-    """Empty the least occupied backends whose sessions all fit onto others. ``cluster`` is modified."""
+def _release(cluster: _Cluster, backends: Sequence[Backend] | None = None) -> None:
+    """Empty the least occupied backends whose sessions all fit onto others. ``cluster`` is modified.
+
+    Args:
+        cluster: What is planned.
+        backends: All of the group, to place what is left on those that are emptied; only as many as it needs.
+    """
     for least in sorted(cluster.bins, key=lambda each: each.node.occupancy):
+        if backends is not None and not any(cluster.left):
+            return
         others = [each for each in cluster.bins if each is not least]
         before = [each.node for each in others]
         if all(_place(cluster, load, rate, others) for load, rate in least.node.loads):
             cluster.bins = others
+            if backends is not None:
+                _place_rest(cluster, backends)
         else:
             for each, node in zip(others, before, strict=True):
                 each.node = node
