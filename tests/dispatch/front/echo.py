@@ -19,7 +19,7 @@ class Echo:
 
     backend = "triton://backend:1"
     """That it grants."""
-    sessions: Sequence[str] = ("echo", "slow", "broken", *(status.name for status in Status))
+    sessions: Sequence[str] = ("echo", "later", "slow", "broken", *(status.name for status in Status))
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -44,6 +44,8 @@ class Echo:
             except asyncio.CancelledError:
                 self.cancelled.set()
                 raise
+        if request.session == "later":
+            await asyncio.sleep(0.1)
         if request.session == "broken":
             raise RuntimeError("a secret")
         if request.session in Status.__members__:

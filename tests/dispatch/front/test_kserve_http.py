@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from typing import Any
 
+import h11
 import numpy as np
 import pytest
 
@@ -277,6 +279,7 @@ def test_deadline_version_and_parameters_reach_the_dispatcher(address: Address, 
 
 HEAD = b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 GOOD = json.dumps(body()).encode()
+LATER = HEAD % (b"later", len(GOOD)) + GOOD
 
 
 def open_socket(address: Address, sent: bytes) -> socket.socket:
@@ -311,6 +314,58 @@ def test_a_client_that_says_no_more_gets_its_answer(address: Address, sent: byte
     client.shutdown(socket.SHUT_WR)
 
     assert answered(client)[9:12] == code
+
+
+@pytest.fixture
+def read_for_ever(monkeypatch: pytest.MonkeyPatch) -> list[h11.Connection]:
+    """Connections whose end was read again and again: that ends with an error, and not never."""
+    ends: dict[h11.Connection, int] = {}
+    found: list[h11.Connection] = []
+    read = h11.Connection.next_event
+
+    def counted(connection: h11.Connection) -> Any:
+        event = read(connection)
+        if isinstance(event, h11.ConnectionClosed):
+            ends[connection] = ends.get(connection, 0) + 1
+        if ends.get(connection, 0) > 10:
+            found.append(connection)
+            raise RuntimeError("the end is read for ever")
+        return event
+
+    monkeypatch.setattr(h11.Connection, "next_event", counted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sent", "codes"),
+    [
+        (LATER, [b"200"]),
+        (LATER.replace(b"Host: x", b"Host: x\r\nConnection: close"), [b"200"]),
+        (LATER * 3, [b"200"] * 3),
+        (LATER + LATER[:30], [b"200", b"400"]),
+        (LATER + LATER[:-3], [b"200", b"400"]),
+        (b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n" + LATER, [b"200"] * 2),
+    ],
+    ids=[
+        "one",
+        "the last",
+        "three",
+        "half a head behind it",
+        "half a body behind it",
+        "a quick one before it",
+    ],
+)
+def test_a_client_that_says_no_more_while_its_request_waits(
+    address: Address, read_for_ever: list[h11.Connection], sent: bytes, codes: list[bytes]
+) -> None:
+    """All that it asked is answered, then its connection ends; others are answered all the while."""
+    client = open_socket(address, sent)
+    client.shutdown(socket.SHUT_WR)
+
+    assert Got(address, "GET", "/v2/health/live").code == 200
+    assert re.findall(rb"HTTP/1\.1 (\d+)", answered(client)) == codes
+    assert infer(address, body()).code == 200
+    assert not read_for_ever
 
 
 def test_a_client_that_is_gone_withdraws_its_request(address: Address, service: Echo) -> None:

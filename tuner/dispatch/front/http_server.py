@@ -37,13 +37,22 @@ class FrontConnection(Connection):
     longest_exchange = LONGEST_EXCHANGE
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio looks at what it returns
-        """Answer what was asked; what was asked by halves is an error."""
+        """Answer what was asked; what was asked by halves is an error.
+
+        While a request waits, h11 must not hear of the end: uvicorn would read that for ever once the request
+        is answered.
+        """
+        if self.asking and (not self.cycle.more_body or self.cycle.response_started):
+            if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
+                self.flow.pause_reading()  # the end comes again, when what was sent behind is read
+            else:
+                self.cycle.keep_alive = False
+            return True
         self.conn.receive_data(b"")
         by_halves = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
         if by_halves and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.handle_events()
-            return False
-        return self.asking
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Withdraw the request."""
