@@ -9,10 +9,12 @@ from tuner.adapters.connection.credentials import is_loopback
 from tuner.adapters.connection.security import Security
 from tuner.printable import one_line
 
-__all__ = ["LIVELY", "channel_options", "direct", "open_channel", "tidy"]
+__all__ = ["LIVELY", "RECONNECT", "channel_options", "data_options", "direct", "open_channel", "tidy"]
 
 LARGEST_MESSAGE = 16_000_000
 """Bytes. The configuration and the statistics of a model have a few thousand."""
+LARGEST_DATA = (1 << 31) - 1
+"""Bytes of a request or an answer of a model: what protobuf can hold."""
 # A connection ends when nobody has acknowledged for 10 s what was sent on it: a machine that has vanished
 # says nothing, and the kernel would go on for 15 minutes. gRPC sets that limit only where keepalive is on.
 # Its pings are rare: servers end the connection of a client that sends them more often than every 300 s.
@@ -21,13 +23,10 @@ LIVELY = (
     ("grpc.keepalive_timeout_ms", 10_000),
 )
 # After a restart of the server the channel should find it again within seconds; gRPC may wait two minutes.
-CHANNEL = (
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
+RECONNECT = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    *LIVELY,
 )
 # Each layer of gRPC adds that it could not connect, and to which address. Our own message names the address.
 CONNECTING = re.compile(
@@ -37,8 +36,18 @@ CONNECTING = re.compile(
 
 
 def channel_options(host: str) -> list[tuple[str, int]]:
-    """Return the options of a channel to a host."""
-    return [*CHANNEL, *direct(host)]
+    """Return the options of a channel over which a host is controlled."""
+    return _options(host, LARGEST_MESSAGE)
+
+
+def data_options(host: str) -> list[tuple[str, int]]:
+    """Return the options of a channel over which a host gets requests for its models."""
+    return _options(host, LARGEST_DATA)
+
+
+def _options(host: str, largest: int) -> list[tuple[str, int]]:
+    sizes = [("grpc.max_receive_message_length", largest), ("grpc.max_send_message_length", largest)]
+    return [*sizes, *RECONNECT, *LIVELY, *direct(host)]
 
 
 def direct(host: str) -> list[tuple[str, int]]:

@@ -294,6 +294,29 @@ def test_connections_to_backends_that_are_gone_are_closed() -> None:
     run(main())
 
 
+def test_a_backend_that_was_down_is_found_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC itself would wait for up to two minutes; messages may be as large as with Triton's own client."""
+    opened: dict[str, list[tuple[str, int]]] = {}
+
+    class Recorder(Backends):
+        def __init__(self, address: str, *, channel_args: list[tuple[str, int]]) -> None:
+            super().__init__("")
+            opened[address] = channel_args
+
+    monkeypatch.setattr("tritonclient.grpc.aio.InferenceServerClient", Recorder)
+
+    async def main() -> None:
+        async with AsyncGrantClient("nowhere", open_line=lambda: Pipe(Echo())) as client:
+            assert await client.infer("echo", [Input("x", 1)]) == "model"
+
+    run(main())
+    ((address, options),) = opened.items()
+    assert address == "backend:1"
+    assert dict(options)["grpc.max_reconnect_backoff_ms"] <= 1000
+    assert [size for name, size in options if name.endswith("_message_length")] == [2**31 - 1] * 2
+    assert len(dict(options)) == len(options)
+
+
 def test_a_backend_that_is_lost_is_replaced() -> None:
     """The dispatcher hears that it was lost, and grants another one."""
     service = Echo()

@@ -59,3 +59,8 @@ def test_how_often_the_dispatcher_is_asked() -> None:
     """No more often than its server permits, which would end the conversation."""
     permitted = dict(grpc_server._options(1))["grpc.http2.min_ping_interval_without_data_ms"]
     assert dict(module._options())["grpc.keepalive_time_ms"] > permitted
+
+
+def test_how_soon_a_dispatcher_that_was_down_is_found_again() -> None:
+    """gRPC itself would wait for up to two minutes."""
+    assert dict(module._options())["grpc.max_reconnect_backoff_ms"] <= 1000

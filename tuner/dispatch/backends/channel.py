@@ -10,15 +10,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from tuner.adapters.connection.channel import channel_options, tidy
+from tuner.adapters.connection.channel import data_options, tidy
 from tuner.adapters.connection.target import LiveTarget
 from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.request import Refused, Status
 
 __all__ = ["answered", "failure", "open_aio", "translated"]
 
-LARGEST_MESSAGE = (1 << 31) - 1
-"""Bytes of a batch or its answer: what protobuf can hold."""
 LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 """Statuses of a server that is away or ends; no request makes a server give them."""
 REFUSED = {
@@ -65,11 +63,7 @@ def open_aio(target: LiveTarget) -> Any:
     Raises:
         StorageError: A certificate or token cannot be read.
     """
-    options = [option for option in channel_options(target.host) if "message_length" not in option[0]]
-    options += [
-        ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-        ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    ]
+    options = data_options(target.host)
     credentials = target.security.channel_credentials()
     if credentials is None:
         return grpc.aio.insecure_channel(target.address, options=options)

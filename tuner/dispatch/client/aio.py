@@ -13,6 +13,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
+from tuner.adapters.connection.address import host_of
+from tuner.adapters.connection.channel import data_options
 from tuner.dispatch.client.granted import Granted
 from tuner.dispatch.client.line import GrpcLine, Line, OpenLine
 from tuner.dispatch.grant import LONGEST_KIND
@@ -292,7 +294,7 @@ def _failure(task: asyncio.Task[None]) -> Refused | None:
 def _triton(address: str) -> Any:
     from tritonclient.grpc.aio import InferenceServerClient
 
-    return InferenceServerClient(address)
+    return InferenceServerClient(address, channel_args=data_options(host_of(address)))
 
 
 def _kind(inputs: Sequence[Any], outputs: Sequence[Any] | None) -> str:

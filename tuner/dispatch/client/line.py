@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from tuner.adapters.connection.address import host_of
-from tuner.adapters.connection.channel import direct
+from tuner.adapters.connection.channel import RECONNECT, direct
 from tuner.dispatch.grant import CONVERSE, WELCOME
 from tuner.dispatch.request import Refused, Status
 
@@ -129,6 +129,7 @@ def _options() -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", int(ANSWERS_WITHIN * 1000)),
         ("grpc.http2.ping_timeout_ms", int(ANSWERS_WITHIN * 1000)),  # gRPC 1.85 heeds this one only
         ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
+        *RECONNECT,
     ]
 
 
