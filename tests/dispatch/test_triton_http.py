@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.dispatch.fakes import request
 from tests.dispatch.front.echo import Echo, running
 from tuner.dispatch.backends.catalogue import connect
-from tuner.dispatch.backends.connection import Connection, Doubtful, Lost
+from tuner.dispatch.backends.connection import Connection, Doubtful
 from tuner.dispatch.backends.http_client import HttpAnswer
 from tuner.dispatch.backends.triton_http import JSON_LENGTH, failure, question_of, reply_of
 from tuner.dispatch.front import FrontConfig
@@ -79,7 +79,7 @@ def test_what_requests_of_a_batch_have_in_common() -> None:
         (Status.INVALID, Refused),
         (Status.NOT_FOUND, Doubtful),
         (Status.EXHAUSTED, Refused),
-        (Status.UNAVAILABLE, Lost),
+        (Status.UNAVAILABLE, Doubtful),
         (Status.INTERNAL, Refused),
     ],
 )
@@ -120,12 +120,12 @@ MEANINGS = {
     413: (Refused, Status.EXHAUSTED),
     418: (Refused, Status.INVALID),
     429: (Refused, Status.EXHAUSTED),
-    499: (Lost, None),
+    499: (Doubtful, Status.UNAVAILABLE),
     500: (Refused, Status.INTERNAL),
     501: (Doubtful, Status.UNSUPPORTED),
-    502: (Lost, None),
-    503: (Lost, None),
-    504: (Lost, None),
+    502: (Doubtful, Status.UNAVAILABLE),
+    503: (Doubtful, Status.UNAVAILABLE),
+    504: (Doubtful, Status.UNAVAILABLE),
     301: (Refused, Status.INTERNAL),
     204: (Refused, Status.INTERNAL),
 }
@@ -146,16 +146,6 @@ def test_every_status_has_a_meaning(code: int, body: bytes, words: str | None) -
 
     assert (type(found), getattr(found, "status", None)) == MEANINGS[code]
     assert str(found) == f"a:1: {words or f'status {code}'}"
-
-
-def test_a_version_that_a_triton_had_once() -> None:
-    """A request may name it: the server is not lost for that."""
-    words = b'{"error":"Request for unknown model: \'m\' version 1 is not at ready state"}'
-
-    found = failure(HttpAnswer(503, {}, words), "a:1")
-
-    assert isinstance(found, Doubtful)
-    assert found.status is Status.UNAVAILABLE
 
 
 def test_a_parameter_that_json_does_not_have() -> None:

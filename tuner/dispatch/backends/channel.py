@@ -15,10 +15,8 @@ from tuner.adapters.connection.target import LiveTarget
 from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.request import Refused, Status
 
-__all__ = ["answered", "failure", "open_aio", "translated"]
+__all__ = ["answered", "failure", "method", "open_aio", "translated"]
 
-LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-"""Statuses of a server that is away or ends; no request makes a server give them."""
 REFUSED = {
     grpc.StatusCode.INVALID_ARGUMENT: Status.INVALID,
     grpc.StatusCode.FAILED_PRECONDITION: Status.INVALID,
@@ -32,18 +30,25 @@ REFUSED = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Status.DEADLINE,
 }
 """Statuses that are about the batch: another server would answer it alike."""
+AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""What gRPC says where it cannot reach a server. A server sends them, too: one that ends, one with a full
+queue, and one whose model says so."""
 DOUBTFUL = {
+    **dict.fromkeys(AWAY, Status.UNAVAILABLE),
     grpc.StatusCode.NOT_FOUND: Status.NOT_FOUND,
     grpc.StatusCode.UNIMPLEMENTED: Status.UNSUPPORTED,
     grpc.StatusCode.PERMISSION_DENIED: Status.UNAVAILABLE,
     grpc.StatusCode.UNAUTHENTICATED: Status.UNAVAILABLE,
 }
-"""Statuses that may be due to the request, by the version that it names, or to the server, which does not
-serve the model now or no longer takes our token."""
+"""Statuses that may be due to the request, to its model, or to the server: it does not serve the model now,
+refuses our token, or ends."""
+ENDED = (*AWAY, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+"""What gRPC says of a call whose connection has ended."""
 CUT_OFF = (
     "RST_STREAM",
     "Received RST_STREAM",
     "Stream removed",
+    "Cancelling all calls",
     "Socket closed",
     "Transport closed",
     "GOAWAY",
@@ -53,8 +58,6 @@ CUT_OFF = (
 )
 """How gRPC begins to speak of a connection that ended in the middle of an answer. Elsewhere in a server's
 words they mean nothing: it repeats what a request calls its inputs."""
-NOT_READY = "is not at ready state"
-"""How Triton's UNAVAILABLE ends for a version of a model that it had once: a request may name that."""
 
 
 def open_aio(target: LiveTarget) -> Any:
@@ -70,6 +73,37 @@ def open_aio(target: LiveTarget) -> Any:
     return grpc.aio.secure_channel(target.address, credentials, options=options)
 
 
+class Unreached(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
+    """No server sent the status of a call: there is no connection to it."""
+
+
+def method(channel: Any, path: str, question: Any, answer: Any) -> Any:
+    """Return a method of the server behind a channel.
+
+    It raises what gRPC does, and :class:`Unreached` for what gRPC itself says of a server that is away.
+
+    Args:
+        channel: As :func:`open_aio` returns it.
+        path: Of the method.
+        question: The class of what is sent.
+        answer: The class of what comes back.
+    """
+    call = channel.unary_unary(
+        path, request_serializer=question.SerializeToString, response_deserializer=answer.FromString
+    )
+
+    async def asked(sent: Any, **options: Any) -> Any:
+        try:
+            return await call(sent, **options)
+        except grpc.RpcError as error:
+            # A status that was sent has come over a connection, which is there.
+            if error.code() in AWAY and channel.get_state() is not grpc.ChannelConnectivity.READY:
+                raise Unreached(tidy(error.details() or "") or error.code().name) from error
+            raise
+
+    return asked
+
+
 @contextmanager
 def translated(address: str) -> Iterator[None]:
     """Turn what gRPC raises inside the block into what :func:`failure` makes of it.
@@ -80,6 +114,8 @@ def translated(address: str) -> Iterator[None]:
     """
     try:
         yield
+    except Unreached as error:
+        raise Lost(f"{address}: {error}") from error
     except grpc.RpcError as error:
         raise failure(error.code(), tidy(error.details() or ""), address) from error
     except asyncio.CancelledError:
@@ -109,10 +145,7 @@ def failure(code: grpc.StatusCode, words: str, address: str) -> Lost | Refused:
         address: The server's address, for the message.
     """
     said = f"{address}: {words or code.name}"
-    if code is grpc.StatusCode.UNAVAILABLE and words.endswith(NOT_READY):
-        return Doubtful(Status.UNAVAILABLE, said)
-    cut_off = code in {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN} and words.startswith(CUT_OFF)
-    if code in LOST or cut_off:
+    if code in ENDED and words.startswith(CUT_OFF):
         return Lost(said)
     if code in DOUBTFUL:
         return Doubtful(DOUBTFUL[code], said)

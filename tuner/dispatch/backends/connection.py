@@ -15,7 +15,7 @@ class Lost(Exception):
 
 
 class Doubtful(Refused):
-    """A server refuses a batch as if it did not serve the model now, or take our token; a probe tells."""
+    """A server refuses a batch as one does that lacks the model, refuses a token, or ends; a probe tells."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

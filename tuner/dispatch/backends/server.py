@@ -34,6 +34,8 @@ ASK_LIMITS = 5.0
 """s between two questions to a server that is up what its models can do: they may be deployed anew."""
 FAILURES = 2
 """Failed probes, one after the other, after which a server is down."""
+LONGEST_LOOK = 2 * ANSWER_IN
+"""s that a refused batch waits at most for what a probe shows of its server."""
 LONGEST_ORPHAN = 30.0
 """s after which a batch that was given up no longer keeps its server down: its connection is dead."""
 _log = logging.getLogger(__name__)
@@ -77,6 +79,8 @@ class WatchedServer:
     """When it said so, s."""
     _trips: deque[float] = field(default_factory=lambda: deque(maxlen=20))
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _looked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Of the next probe: set when it has ended, or the server was lost before."""
 
     @property
     def address(self) -> str:
@@ -96,6 +100,8 @@ class WatchedServer:
     def lost(self, reason: str) -> None:
         """Take the server out: a batch failed on it."""
         self.reason = reason
+        self._doubt = ""
+        self._looked.set()
         if self.up:
             self.up = False
             self._woken.set()
@@ -116,6 +122,16 @@ class WatchedServer:
             self._doubt = reason
             self._woken.set()
 
+    async def doubted(self, reason: str) -> bool:
+        """Probe the server now, as :meth:`doubt` does; return whether it is up when that has ended."""
+        if self.up:
+            looked = self._looked
+            self.doubt(reason)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LONGEST_LOOK):
+                    await looked.wait()
+        return self.up
+
     def give_up(self, batch: asyncio.Task[object]) -> None:
         """Wait no longer for a batch. It is not cancelled: Triton was seen to die of cancelled requests."""
         now = asyncio.get_running_loop().time()
@@ -130,22 +146,26 @@ class WatchedServer:
     async def watch(self) -> None:
         """Probe it for good, whatever fails: else a server would never come back."""
         while True:
+            looked, self._looked = self._looked, asyncio.Event()
+            doubt, self._doubt = self._doubt, ""
             try:
-                await self._look()
+                await self._look(doubt)
             except Exception:
                 _log.exception("probing %s failed in the dispatcher; it goes on", self.address)
                 self.up, self._told = False, False
                 self.reason = f"the dispatcher failed over {self.address}; its log says why"
+            finally:
+                looked.set()
             self.asked = True
-            self._doubt = ""
-            self._woken.clear()
+            if not self._doubt:  # else it came while the server was probed for another reason
+                self._woken.clear()
             # Not `wait_for`, which in Python 3.11 swallows a cancellation that comes with what it awaits.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_UP if self.up else PROBE_DOWN):
                     await self._woken.wait()
 
-    async def _look(self) -> None:
-        """Probe it, and take it in or out by what that shows."""
+    async def _look(self, doubt: str) -> None:
+        """Probe it, and take it in or out by what that shows; with a doubt, one failure is enough."""
         if not self._told:
             self._tell()
         if not self.up:
@@ -156,8 +176,9 @@ class WatchedServer:
             await self._refresh_limits()
         else:
             self._failures += 1
-            if self._failures >= FAILURES or self._doubt:
-                self.lost(self._doubt or f"{self.connection.probed_at} did not answer {FAILURES} probes")
+            doubt = doubt or self._doubt
+            if self._failures >= FAILURES or doubt:
+                self.lost(doubt or f"{self.connection.probed_at} did not answer {FAILURES} probes")
 
     async def _probe(self) -> bool:
         """Ask whether it answers for its models; note how long that takes."""

@@ -12,7 +12,7 @@ from tuner.adapters.tfserving.client import VersionState
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.adapters.tfserving.wire import DATATYPES, METHOD, NUMBERS, SERVICE
-from tuner.dispatch.backends.channel import answered, open_aio, translated
+from tuner.dispatch.backends.channel import answered, method, open_aio, translated
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.front.messages.datatype import split_elements
 from tuner.dispatch.front.messages.predict import read_tensor, version_number
@@ -43,11 +43,7 @@ class TFServingConnection:
         )
 
     def _method(self, path: str, question: str, answer: str) -> Any:
-        return self._channel.unary_unary(
-            path,
-            request_serializer=message(question).SerializeToString,
-            response_deserializer=message(answer).FromString,
-        )
+        return method(self._channel, path, message(question), message(answer))
 
     def _fill_spec(self, spec: Any, model: str, version: str = "") -> None:
         spec.name = model

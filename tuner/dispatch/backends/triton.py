@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2
 
 from tuner.adapters.triton.target import TritonTarget
 from tuner.adapters.triton.wire import METHOD, SERVICE
-from tuner.dispatch.backends.channel import answered, open_aio, translated
+from tuner.dispatch.backends.channel import answered, method, open_aio, translated
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
 
@@ -34,11 +34,8 @@ class TritonConnection:
         self._metadata = self._method(f"{SERVICE}ModelMetadata", "ModelMetadata")
 
     def _method(self, path: str, messages: str) -> Any:
-        return self._channel.unary_unary(
-            path,
-            request_serializer=getattr(service_pb2, f"{messages}Request").SerializeToString,
-            response_deserializer=getattr(service_pb2, f"{messages}Response").FromString,
-        )
+        question, answer = (getattr(service_pb2, f"{messages}{kind}") for kind in ("Request", "Response"))
+        return method(self._channel, path, question, answer)
 
     @property
     def probed_at(self) -> str:

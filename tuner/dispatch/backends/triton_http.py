@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from tuner.adapters.connection.address import grpc_address
 from tuner.adapters.triton.target import TritonTarget
-from tuner.dispatch.backends.channel import NOT_READY
 from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.backends.http_client import HttpAnswer, HttpClient
 from tuner.dispatch.backends.triton import TritonConnection
@@ -23,8 +22,6 @@ __all__ = ["TritonHttpConnection", "failure"]
 
 JSON_LENGTH = "Inference-Header-Content-Length"
 """The header with the bytes of the JSON before binary data."""
-LOST = (499, 502, 503, 504)
-"""Statuses of a server that ends, or is away behind a proxy."""
 REFUSED = {
     409: Status.INTERNAL,
     413: Status.EXHAUSTED,
@@ -38,6 +35,7 @@ DOUBTFUL = {
     404: Status.NOT_FOUND,
     405: Status.UNSUPPORTED,
     501: Status.UNSUPPORTED,
+    **dict.fromkeys((499, 502, 503, 504), Status.UNAVAILABLE),
 }
 """Statuses that may be due to the request or to the server; see `tuner.dispatch.backends.channel`."""
 
@@ -169,8 +167,8 @@ class _Error(BaseModel):
     error: str
 
 
-def failure(answer: HttpAnswer, address: str) -> Lost | Refused:
-    """Return what an answer without a reply means for a batch, and for the server.
+def failure(answer: HttpAnswer, address: str) -> Refused:
+    """Return what an answer without a reply means for a batch, and for the server, which has sent it.
 
     Args:
         answer: Its status is not 200.
@@ -182,10 +180,6 @@ def failure(answer: HttpAnswer, address: str) -> Lost | Refused:
         words = answer.body.decode(errors="replace")
     words = one_line(words).rstrip(" .")
     said = f"{address}: {words or f'status {answer.status}'}"
-    if answer.status == 503 and words.endswith(NOT_READY):
-        return Doubtful(Status.UNAVAILABLE, said)
-    if answer.status in LOST:
-        return Lost(said)
     if answer.status in DOUBTFUL:
         return Doubtful(DOUBTFUL[answer.status], said)
     usual = Status.INVALID if 400 <= answer.status < 500 else Status.INTERNAL

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Sequence
 
 from tuner.dispatch.backends.connection import Doubtful, Lost
+from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.sending.lanes import Batch
 from tuner.dispatch.pool.sending.sender import Sender
 from tuner.dispatch.pool.sending.tensors import merge, split
-from tuner.dispatch.request import Refused, Reply
+from tuner.dispatch.request import Refused, Reply, Status
 from tuner.dispatch.tracing import note_sent
 
 __all__ = ["ProxySender"]
@@ -42,9 +43,10 @@ class ProxySender(Sender):
             server.lost(str(error))
             self._elsewhere(requests, str(error))
         except Refused as refused:
-            if isinstance(refused, Doubtful):  # a request alone takes no server out
-                server.doubt(refused.reason)
-            await self._one_by_one(batch, requests, refused)
+            if await self._stays(server, refused):
+                await self._one_by_one(batch, requests, refused)
+            else:
+                self._elsewhere(requests, server.reason)
         else:
             for one, part in zip(requests, outputs, strict=True):
                 one.answer(Reply(part, reply.version))
@@ -54,6 +56,18 @@ class ProxySender(Sender):
             seconds = max(now - earliest, 1e-6)
             batch.lane.accelerator.free = now
             self._learn(batch, requests, seconds)
+
+    async def _stays(self, server: WatchedServer, refused: Refused) -> bool:
+        """Return whether a server is there that refused a batch; a request alone takes none out.
+
+        One that ends says of a batch what a model may say, too, that it is not available: a probe tells.
+        """
+        if not isinstance(refused, Doubtful):
+            return True
+        if refused.status is Status.UNAVAILABLE:
+            return await server.doubted(refused.reason)
+        server.doubt(refused.reason)
+        return True
 
     async def _one_by_one(self, batch: Batch, requests: Sequence[Pending], refused: Refused) -> None:
         """Find out which request a server refused a batch for: no other one should suffer from it."""
