@@ -286,3 +286,34 @@ def test_a_collector() -> None:
     server.stop(None).wait()
 
     assert got == ["dispatch"]
+
+
+@pytest.mark.parametrize("caller", [None, CALLER])
+@pytest.mark.parametrize("mode", ["proxy", "grants"])
+def test_a_kit_that_is_disabled(
+    caller: TraceContext | None, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By OpenTelemetry's own switch: requests are answered, and a caller's trace goes on."""
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    traced = Traced(bench({"slo_ms": 100.0}, servers=1, mode=mode))
+    passed: list[TraceContext | None] = []
+
+    async def main() -> None:
+        async with traced as dispatcher:
+            if mode == "grants":
+                async with frontend(dispatcher) as client, client.grant("m", trace=caller) as granted:
+                    passed.append(granted.trace)
+                return
+            server = traced.found.servers["a:1"]
+            infer = server.infer
+
+            async def noting(model: str, like: Any, inputs: Any) -> Reply:
+                passed.append(like.trace)
+                return await infer(model, like, inputs)
+
+            server.infer = noting  # type: ignore[method-assign]
+            assert isinstance(await dispatcher.infer(request()._replace(trace=caller)), Reply)
+
+    run(main())
+    assert not traced.spans
+    assert [tuple(one.headers()) if one else () for one in passed] == [caller.headers() if caller else ()]

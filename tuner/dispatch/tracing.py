@@ -171,7 +171,8 @@ class RequestTrace:
         self._execution = span
         found: dict[str, str] = {}
         self._tracing.headers.inject(found, self._tracing.api.set_span_in_context(span))
-        return TraceContext(found["traceparent"], found.get("tracestate", ""))
+        # With the SDK disabled by its environment there is none, unless the caller has one.
+        return TraceContext(found.get("traceparent", ""), found.get("tracestate", ""))
 
     def executed(self, now: float, problem: str = "") -> None:
         """End the span of its execution, if there is one; a problem says why there is no answer."""
