@@ -169,10 +169,11 @@ def test_each_model_of_a_triton_has_its_version() -> None:
         await connection.ready("a", 10.0)
         await connection.limits("b", 10.0)
         await connection.metadata("a", 10.0)
-        ready, config, metadata = recorder.asked
+        ready, config, metadata, every = recorder.asked
         assert service_pb2.ModelReadyRequest.FromString(ready).version == "1"
         assert service_pb2.ModelConfigRequest.FromString(config).version == "2"
         assert service_pb2.ModelMetadataRequest.FromString(metadata).version == "1"
+        assert not service_pb2.ModelMetadataRequest.FromString(every).version
         await connection.close()
         await server.stop(None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tuner.dispatch.backends.connection import Lost
@@ -111,7 +111,7 @@ class Dispatcher:
                     return await self.metadata(session)
                 why = str(error)
                 continue
-            found = Metadata(session, found.versions, found.platform, found.inputs, found.outputs)
+            found = replace(found, name=session)
             if self._places.get(session) is pool:
                 self._metadata[session] = _Known(found, pool, changes, now + KNOWN)
             return found

@@ -89,6 +89,8 @@ class Metadata:
     platform: str
     inputs: tuple[TensorKind, ...]
     outputs: tuple[TensorKind, ...]
+    version: str = ""
+    """The one that the inputs and outputs are of; the newest if empty."""
 
 
 class TraceContext(NamedTuple):

@@ -90,13 +90,10 @@ class TFServingConnection:
 
     async def ready(self, model: str, timeout: float) -> bool:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
-        question = message("GetModelStatusRequest")()
-        question.model_spec.name = model
         try:
-            answer = await self._status(question, timeout=timeout)
+            return bool(await self._served(model, timeout))
         except grpc.RpcError:
             return False
-        return any(one.state == VersionState.AVAILABLE for one in answer.model_version_status)
 
     async def limits(self, model: str, timeout: float) -> ModelLimits:  # noqa: ARG002 - it does not say
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
@@ -108,13 +105,23 @@ class TFServingConnection:
         self._fill_spec(question.model_spec, model)
         with answered(self.address):
             answer = await self._metadata(question, timeout=timeout)
+            served = await self._served(model, timeout)
         described = message("SignatureDefMap").FromString(answer.metadata["signature_def"].value)
         signature = described.signature_def[self._targets[model].signature]
         inputs, outputs = (
             tuple(_kind(name, info) for name, info in sorted(found.items()))
             for found in (signature.inputs, signature.outputs)
         )
-        return Metadata(model, (str(answer.model_spec.version.value),), PLATFORM, inputs, outputs)
+        version = answer.model_spec.version.value
+        versions = tuple(str(one) for one in sorted(served | {version}))
+        return Metadata(model, versions, PLATFORM, inputs, outputs, str(version))
+
+    async def _served(self, model: str, timeout: float) -> set[int]:
+        """Return the versions of a model that answer; raises what gRPC does."""
+        question = message("GetModelStatusRequest")()
+        question.model_spec.name = model
+        answer = await self._status(question, timeout=timeout)
+        return {one.version for one in answer.model_version_status if one.state == VersionState.AVAILABLE}
 
     async def close(self) -> None:
         """Close the connection."""

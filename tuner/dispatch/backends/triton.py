@@ -87,14 +87,18 @@ class TritonConnection:
 
     async def metadata(self, model: str, timeout: float) -> Metadata:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
-        question = service_pb2.ModelMetadataRequest(name=model, version=self._versions[model])
+        version = self._versions[model]
+        question = service_pb2.ModelMetadataRequest(name=model, version=version)
         with answered(self.address):
-            answer = await self._metadata(question, timeout=timeout)
-        kinds = [
+            answer = every = await self._metadata(question, timeout=timeout)
+            if version:  # then it names no other, and a request may
+                question = service_pb2.ModelMetadataRequest(name=model)
+                every = await self._metadata(question, timeout=timeout)
+        inputs, outputs = (
             tuple(TensorKind(one.name, one.datatype, tuple(one.shape)) for one in tensors)
             for tensors in (answer.inputs, answer.outputs)
-        ]
-        return Metadata(answer.name, tuple(answer.versions), answer.platform, *kinds)
+        )
+        return Metadata(answer.name, tuple(every.versions), answer.platform, inputs, outputs, version)
 
     async def close(self) -> None:
         """Close the connection."""

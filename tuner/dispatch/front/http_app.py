@@ -131,7 +131,10 @@ class Application:
         return _json({"live": True})
 
     async def _ready(self, question: Question) -> Answer:
-        ready = self._intake.ready(question.session or None)
+        if question.session:
+            ready = await self._intake.serves(question.session, question.version)
+        else:
+            ready = self._intake.ready()
         return _json({"ready": ready}, 200 if ready else 503)
 
     async def _server(self, _question: Question) -> Answer:

@@ -48,7 +48,7 @@ class InferenceService:
 
     async def _model_ready(self, message: bytes, _call: Call) -> bytes:
         question = parse(service_pb2.ModelReadyRequest, message)
-        ready = self._intake.ready(question.name)
+        ready = await self._intake.serves(question.name, question.version)
         return bytes(service_pb2.ModelReadyResponse(ready=ready).SerializeToString())
 
     async def _server(self, _message: bytes, _call: Call) -> bytes:

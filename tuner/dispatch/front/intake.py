@@ -155,6 +155,17 @@ class Intake:
             return False
         return not self._entrance.closed and self._service.ready(session)
 
+    async def serves(self, session: str, version: str) -> bool:
+        """Return whether a session takes requests for a version of its model, or for any if that is empty."""
+        if not self.ready(session):
+            return False
+        try:
+            if version:
+                await self.metadata(session, version)
+        except Refused:
+            return False
+        return True
+
     async def metadata(self, session: str, version: str = "") -> Metadata:
         """Return what a session's model expects and gives.
 

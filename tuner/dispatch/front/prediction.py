@@ -52,7 +52,7 @@ class PredictionService:
         version = named_version(spec)
         metadata = await self._intake.metadata(spec.name, version)
         newest = max(metadata.versions, key=lambda one: version_number(one) or 0, default="")
-        return write_signatures(metadata, version or newest)
+        return write_signatures(metadata, version or metadata.version or newest)
 
     async def _status(self, data: bytes, _call: Call) -> bytes:
         spec = parse(message("GetModelStatusRequest"), data).model_spec
