@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.command_line import Run, run
@@ -12,9 +13,10 @@ from tests.dispatch.calls import poisson
 from tests.dispatch.clock import run as in_virtual_time
 from tests.dispatch.fakes import bench
 from tuner.cli.exit_code import ExitCode
-from tuner.dispatch.journal import Journal, explain
+from tuner.dispatch.journal import FRAME, Change, Journal, explain
 from tuner.errors import StorageError
-from tuner.scheduling.log import SEND
+from tuner.scheduling.cluster import ClusterSpec, SessionSpec, linear_latency
+from tuner.scheduling.log import ENTRY, SEND
 
 __all__ = ["run"]
 
@@ -97,3 +99,69 @@ def test_the_command_replays_and_explains(run: Run, tmp_path: Path) -> None:
     other = run("dispatch", str(path), "--replay")
     assert other.code == ExitCode.DIFFERENT
     assert "differs at entry " in other.out
+
+
+def cluster() -> ClusterSpec:
+    """Return a session on one server."""
+    profile = linear_latency(1e-3, 4e-3, 0.05)[None]
+    return ClusterSpec(sessions=[SessionSpec(name="m", slo=0.05, latency=profile)], kinds=[0])
+
+
+def change() -> Change:
+    """Return a change of what is believed of the session."""
+    spec = cluster()
+    return Change(tables=(spec.sessions[0].latency,), delays=spec.delays, options=None)
+
+
+@pytest.mark.parametrize(("limit", "most"), [(10, 1), (1_000, 1_000 // FRAME)])
+def test_a_full_journal_keeps_no_more_segments(limit: int, most: int) -> None:
+    """Schedulers come and go for days; tables fill a journal, too. What is not kept grows not, either."""
+    journal = Journal(limit=limit)
+    journal.begin("symphony", None, cluster()).log.take(np.zeros(limit // 2, ENTRY))
+
+    for _ in range(1_000):
+        last = journal.begin("symphony", None, cluster())
+        last.note(change())
+        last.log.take(np.zeros(1, ENTRY))
+
+    assert 1 <= len(journal.segments) <= most
+    assert all(one is not last for one in journal.segments)
+    assert (last.log.size, last.log.complete, last.changes) == (0, False, [])
+
+
+def test_a_full_journal_keeps_no_more_changes() -> None:
+    """Nor what comes after one that is missing, for it hangs on it."""
+    journal = Journal(limit=1_000)
+    segment = journal.begin("symphony", None, cluster())
+
+    for _ in range(1_000):
+        segment.note(change())
+        segment.log.take(np.zeros(1, ENTRY))
+
+    assert 5 < len(segment.changes) < 1_000 // FRAME
+    assert segment.log.size < 1_000 // FRAME
+    assert segment.size <= 1_000
+    assert not segment.log.complete
+
+
+@pytest.mark.parametrize("limit", [200, 400, 700, 1_000])
+def test_what_a_full_journal_holds_replays_identically(limit: int, tmp_path: Path) -> None:
+    """Wherever it became full; what was stored, too."""
+    found = bench({"slo_ms": 100.0})
+    found.journal = Journal(limit=limit)
+
+    async def main() -> None:
+        async with found as dispatcher:
+            load = asyncio.ensure_future(poisson(dispatcher, 600, 400))
+            for factor in (2.0, 0.5, 3.0):
+                await asyncio.sleep(0.4)
+                found.servers["b:1"].alpha *= factor
+            await load
+
+    in_virtual_time(main())
+    found.journal.save(tmp_path / "log.npz")
+    stored = Journal.load(tmp_path / "log.npz")
+    for journal in (found.journal, stored):
+        assert sum(segment.size for segment in journal.segments) <= limit + 100
+        assert not all(segment.log.complete for segment in journal.segments)
+        assert [segment.replay() for segment in journal.segments] == [None] * len(journal.segments)

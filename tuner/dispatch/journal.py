@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,11 @@ from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 
 __all__ = ["Change", "Journal", "Segment", "explain"]
 
+ENTRY_BYTES = 100
+"""What an entry of a log needs."""
+FRAME = 20
+"""Entries that a segment and a change count for beside their tables."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
@@ -43,6 +48,11 @@ class Change:
     options: Any
     """Of the policy; its defaults if None."""
 
+    @property
+    def size(self) -> int:
+        """How many entries it counts for."""
+        return _size(self.tables)
+
     def apply(self, name: str, policy: Any) -> None:
         """Make the change; ``policy``, which has this name, is modified in place."""
         set_beliefs(name, policy, self.tables, self.delays, self.options)
@@ -50,17 +60,34 @@ class Change:
 
 @dataclass(kw_only=True)
 class Segment:
-    """The life of one scheduler."""
+    """The life of one scheduler. Its log and its changes share the limit of the log."""
 
     policy: str
     options: Any
     spec: ClusterSpec
     log: EventLog
     changes: list[Change] = field(default_factory=list)
+    _tables: int = field(init=False)
+    """Entries that its tables count for, and those of its changes."""
+
+    def __post_init__(self) -> None:
+        self._tables = _size([session.latency for session in self.spec.sessions])
+        self._tables += sum(change.size for change in self.changes)
+
+    @property
+    def size(self) -> int:
+        """How many entries it counts for."""
+        return self.log.size + self._tables
 
     def note(self, change: Change) -> None:
-        """Note a change that is made now."""
-        if self.log.complete:
+        """Note a change that is made now; without room for it the log ends, for what follows hangs on it."""
+        if not self.log.complete:
+            return
+        if self.log.size + change.size > self.log.limit:
+            self.log.stop()
+        else:
+            self.log.limit -= change.size
+            self._tables += change.size
             self.changes.append(replace(change, place=self.log.size))
 
     def replay(self) -> Difference | None:
@@ -120,7 +147,7 @@ class Journal:
     """The segments of one dispatcher, in the order of their beginnings.
 
     Args:
-        limit: Entries to keep in all, about 100 bytes each.
+        limit: Entries to keep in all, about 100 bytes each; tables count for as many as have their bytes.
     """
 
     def __init__(self, limit: int = 1_000_000) -> None:
@@ -128,10 +155,14 @@ class Journal:
         self._limit = limit
 
     def begin(self, policy: str, options: Any, spec: ClusterSpec) -> Segment:
-        """Begin a segment: a scheduler of this policy starts."""
-        left = self._limit - sum(segment.log.size for segment in self.segments)
-        segment = Segment(policy=policy, options=options, spec=spec, log=EventLog(max(left, 0)))
-        self.segments.append(segment)
+        """Begin a segment: a scheduler of this policy starts. With nothing left it is empty, and not kept."""
+        left = self._limit - sum(segment.size for segment in self.segments)
+        segment = Segment(policy=policy, options=options, spec=spec, log=EventLog(0))
+        if left > 0:
+            segment.log.limit = max(left - segment.size, 0)
+            self.segments.append(segment)
+        else:
+            segment.log.stop()
         return segment
 
     def save(self, path: Path) -> None:
@@ -174,6 +205,11 @@ class Journal:
         except (ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise StorageError(f"{path}: is no event log of the dispatcher") from error
         return journal
+
+
+def _size(tables: Sequence[np.ndarray]) -> int:
+    """Return how many entries of a log need as much memory as some tables, and what holds them."""
+    return FRAME + sum(table.nbytes for table in tables) // ENTRY_BYTES
 
 
 def _described(segment: Segment) -> dict[str, Any]:

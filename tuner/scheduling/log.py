@@ -76,6 +76,11 @@ class EventLog:
         log.take(entries)
         return log
 
+    def stop(self) -> None:
+        """Keep nothing more: something is missing from here on."""
+        self.complete = False
+        self.limit = self._kept
+
     def take(self, entries: np.ndarray) -> None:
         """Append a copy of entries as far as there is room.   # (n,) ENTRY."""
         room = self.limit - self._kept
