@@ -28,6 +28,7 @@ from tuner.errors import (
     Unreachable,
 )
 from tuner.knobs import ApplyCost, Configuration, KnobSpace
+from tuner.profiler.profiler import LATEST
 
 
 def test_totals_are_added(group: ReplicaGroup, servers: dict[str, Server]) -> None:
@@ -336,7 +337,7 @@ def test_a_name_that_is_looked_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
         find()
 
     assert time.monotonic() - begun < 10
-    assert longest <= 5
+    assert longest < LATEST
     over.set()
 
 
