@@ -146,7 +146,7 @@ class TuningSession:
         state = RunStateFile(folder / "state.json")
         driver = Driver(
             Watched(attachment.backend, attachment.profiler, attachment.clock),
-            ControlLoop(attachment.space, objective, agent, limits=limits),
+            ControlLoop(attachment.space, objective, agent, limits=limits, explore=lambda: apply),
             window=setting.seconds,
             oversight=Oversight(apply=apply),
             journal=state,

@@ -19,7 +19,7 @@ from tests.builders import (
 from tests.control.decide.loop_bed import loop_with
 from tuner.agents.agent import State
 from tuner.control import Apply, ControlLoop, Hold, Rollback
-from tuner.control.decide.event import InForce, Remembered
+from tuner.control.decide.event import Failed, InForce, Remembered
 from tuner.objective import Slo
 
 
@@ -380,3 +380,26 @@ def test_where_nothing_keeps_the_slo_the_changes_end() -> None:
     assert sum(end < 30 for end in changes) >= 3
     assert sum(end > 60 for end in changes) <= 10
     assert SPACE.encode(running) in agent.learned
+
+
+def test_who_only_watches_has_no_search_that_ends() -> None:
+    """However often the SLO is broken, what is expected to be better is proposed."""
+    agent = ScriptedAgent()
+    agent.learned[SPACE.encode(configuration(2))] = 0.1
+    loop = ControlLoop(SPACE, OBJECTIVE, agent, explore=lambda: False)
+
+    decisions = [turn(loop, 10.0 * number, measurement(0.200)) for number in range(30)]
+
+    assert {type(one) for one in decisions} == {Apply}
+
+
+def test_a_search_does_not_end_while_the_server_refuses_everything() -> None:
+    """Nothing was tried then: it goes on when the server takes changes again."""
+    agent = ScriptedAgent(*[configuration(2)] * 99)
+    loop = ControlLoop(SPACE, OBJECTIVE, agent)
+    for number in range(40):
+        decision = turn(loop, 10.0 * number, measurement(0.200))
+        if isinstance(decision, Apply):
+            loop.observe(Failed(decision))
+
+    assert not loop.memory.search_over(loop.level or 0)

@@ -245,3 +245,13 @@ def test_two_configurations_differ_by_more_than_their_windows_do() -> None:
 
     assert memory.clearly_cheaper(3, 2, 1)
     assert not memory.clearly_cheaper(3, 1, 2)
+
+
+@pytest.mark.parametrize("how", [{"searching": False}, {"new": False}])
+def test_windows_that_end_no_search(how: dict[str, bool]) -> None:
+    """Those in which nothing could be tried, and those of an earlier life, which may have only watched."""
+    memory = Memory(GuardLimits(), broken=1.0)
+    for _ in range(50):
+        memory.record(3, 1, 5.0, probability=0.0, **how)
+
+    assert not memory.search_over(3)

@@ -330,7 +330,8 @@ class ControlLoop:
     def _learn(self, m: Measurement, state: State) -> None:
         """Record a usable window in the memory, and let the agent learn from it."""
         cost, probability = self.objective.cost(m), probability_kept(m, self.objective.slo)
-        self.memory.record(state.level, state.configuration, cost, probability)
+        searching = self._explore() and not (self.memory.failed_changes or self.orders.standing)
+        self.memory.record(state.level, state.configuration, cost, probability, searching=searching)
         self.agent.update(state, state.configuration, cost, state)
         if self.objective.kept(m):
             self.last_good = self.incumbent()

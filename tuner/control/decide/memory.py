@@ -213,11 +213,19 @@ class Memory:
         self._lost += lost
 
     def record(
-        self, level: int, configuration: int, cost: float, probability: float, *, new: bool = True
+        self,
+        level: int,
+        configuration: int,
+        cost: float,
+        probability: float,
+        *,
+        new: bool = True,
+        searching: bool = True,
     ) -> None:
         """Record a usable window, which kept the SLO with this probability.
 
-        Bans wait for new windows only, not for those of earlier lives.
+        Bans wait for new windows only, not for those of earlier lives. The search does not end by windows in
+        which nothing could have been tried: not while somebody only watches, or the server refuses changes.
 
         A window that breaks the SLO is charged to the error budget, and so are requests that a change
         delayed. Both are charged only where a configuration keeps the SLO under that load: elsewhere there
@@ -233,8 +241,8 @@ class Memory:
         one.add(cost, probability)
         if not (self.budget_spent and one.good):
             least = record.configurations[record.tried[0]].cost
-            tried, lost = one.windows <= LITTLE or not one.good, was_good and not one.good
-            record.search.add(least, self.spread.deviation, tried=tried, lost=lost)
+            tried, lost = one.windows <= LITTLE or (new and not one.good), was_good and not one.good
+            record.search.add(least, self.spread.deviation, tried=tried and searching, lost=lost)
 
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The driver changed the server."""
