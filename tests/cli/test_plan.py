@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from tests.cli.planning import EXAMPLES, Plan
-from tests.command_line import Run
 from tuner.cluster import Scenario, simulate
 from tuner.planning.partition.solver import Partition
 
@@ -467,35 +466,3 @@ def test_a_plot_is_a_picture(plan: Plan, kind: str, text: str) -> None:
 
     assert (code, stored) == (2, None)
     assert "--plot: plan.txt is no picture; let its name end in .png" in err
-
-
-def test_a_log_is_replayed(run: Run) -> None:
-    """Rounds are shown and stored; a broken line and an unknown model end it."""
-    models, log = EXAMPLES / "replay-models.yaml", EXAMPLES / "replay.csv"
-    options = ("--models", str(models), "--accelerators", "2")
-
-    code, out, err = run("plan", "replay", str(log), *options, "--json", "r.json")
-
-    stored = json.loads(Path("r.json").read_text())
-    assert (code, err) == (0, "")
-    assert "3 rounds" in out
-    assert [one["jobs"] for one in stored["rounds"]] == [3, 2, 2]
-    assert stored["rounds"][0]["bad_rate"] == 0
-    assert stored["unserved"] == []
-    Path("b.csv").write_text("1, a, 200, 64, 0\n2, a, 200\n")
-    assert "b.csv line 2" in run("plan", "replay", "b.csv", *options)[2]
-    Path("u.csv").write_text("1, z, 200, 64, 0\n2, a, 20, 64, 0\n")
-    code, _, err = run("plan", "replay", "u.csv", *options)
-    assert (code, "job 1 is of z" in err) == (2, True)
-
-
-def test_jobs_that_are_never_in_time_are_an_error_beside_the_rounds_of_the_others(run: Run) -> None:
-    """Named in the stored rounds and in one error."""
-    Path("l.csv").write_text("1, a, 20, 64, 0\n2, a, 200, 64, 0\n")
-    models = str(EXAMPLES / "replay-models.yaml")
-
-    code, out, err = run("plan", "replay", "l.csv", "--models", models, "--accelerators", "2", "--json", "l")
-
-    assert (code, err.count("error:"), "no accelerator serves in time: jobs 1; " in err) == (2, 1, True)
-    assert "1 rounds" in out
-    assert json.loads(Path("l").read_text())["unserved"] == ["1"]

@@ -33,13 +33,18 @@ def group(servers: dict[str, Server]) -> Iterator[ReplicaGroup]:
     opened.close()
 
 
-def test_one_that_came_back_with_what_was_applied(group: ReplicaGroup, servers: dict[str, Server]) -> None:
-    """It ran that when it was opened anew, which is not what was found there."""
-    group.apply(APPLIED)
+def leave_and_return(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """The replica ``a`` is not found for a while."""
     gone = servers.pop("a")
     group.counters()
     servers["a"] = gone
     group.counters()
+
+
+def test_one_that_came_back_with_what_was_applied(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """It ran that when it was opened anew, which is not what was found there."""
+    group.apply(APPLIED)
+    leave_and_return(group, servers)
 
     group.restore()
 
@@ -78,10 +83,7 @@ def test_each_gets_what_it_ran_itself(servers: dict[str, Server]) -> None:
     servers["a"].running = odd
     with closing(group_of(servers)) as group:
         group.apply(APPLIED)
-        gone = servers.pop("a")
-        group.counters()
-        servers["a"] = gone
-        group.counters()
+        leave_and_return(group, servers)
 
         group.restore()
 
