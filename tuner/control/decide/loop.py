@@ -133,7 +133,7 @@ class ControlLoop:
         """Return how long the next window is to be, s.
 
         It is longer than ``seconds`` where too few requests are timed in that time for a verdict on the SLO,
-        or where that allows more time, and half as long while the error budget burns: fast over the last
+        or where the SLO itself is longer, and half as long while the error budget burns: fast over the last
         windows, and still in the newest.
 
         Args:
