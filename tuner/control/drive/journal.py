@@ -68,7 +68,7 @@ class Journal(Protocol):
         ...
 
     def stands(self, state: RunState) -> None:
-        """Write down where the run stands although nothing was decided, such as at its begin or in an outage."""
+        """Write down where the run stands although nothing was decided, as at its begin or in an outage."""
         ...
 
 
