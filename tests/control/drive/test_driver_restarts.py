@@ -87,6 +87,19 @@ def test_what_the_server_died_of_while_it_took_it_is_not_tried_again_at_once() -
     assert memory_of(driver)[0] == [SPACE.encode(configuration(2))]
 
 
+def test_what_the_server_died_of_before_the_run_ends_is_remembered(tmp_path: Path) -> None:
+    """Nobody took another turn after it had come back: the next run must not try the same again at once."""
+    server = FragileServer(FakeClock(), lambda c: 0.02)
+    driver, _ = drive(server, configuration(2), state=(state := tmp_path / "state.json"))
+    driver.step()
+    driver.reconciler.may_have_restarted = True
+    server.away_until = -1.0
+
+    assert driver.finish() == server.running == configuration()
+
+    assert [Configuration(ban.configuration) for ban in RunState.load(state).bans] == [configuration(2)]
+
+
 def test_what_runs_after_the_restart_is_not_blamed() -> None:
     """It breaks the SLO: that was no change of ours."""
     server = FragileServer(FakeClock(), lambda _: 0.02 if server.deaths == 0 else 0.045)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 import pytest
 
-from tests.builders import OBJECTIVE
+from tests.builders import OBJECTIVE, configuration
 from tests.control.drive.driver_bed import (
     Book,
     Clients,
@@ -164,3 +165,19 @@ def test_a_change_is_not_waited_for_any_longer_because_of_a_restart(store: Store
     change = driver.reconciler.unconfirmed
     assert change is not None
     assert change.deadline == pytest.approx(driver._clock.now() + 10.0)
+
+
+def test_a_change_from_what_is_on_no_grid_is_judged_by_the_next_life(store: Store) -> None:
+    """A user had set it, or a server made it of a value: failed requests lead back to it all the same."""
+    target = server()
+    target.running = ran = configuration(delay=0.003)
+    first, _ = life(store, target, GOOD)
+    assert first.step().outcome == "applied"
+
+    second, _ = life(store, target)
+    measured = target.measure
+    target.measure = lambda seconds, **more: replace(measured(seconds, **more), failures=50)  # type: ignore[method-assign]
+    decision = second.step().decision
+
+    assert isinstance(decision, Rollback)
+    assert target.running == ran

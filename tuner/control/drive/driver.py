@@ -216,11 +216,14 @@ class Driver:
             return self.running
         running, reconciler = found.configuration, self.reconciler
         ours = reconciler.confirm(found) or same(running, self.running)
+        if not ours:  # the server may have died of it, and the next life has to know that
+            self.loop.observe(on.Undone(self.running))
+            best = self.loop.incumbent()
         if not (ours or reconciler.was_restarted(running)):
             best = running
             self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
         self.running = running
-        if not same(self.running, best):
+        if best is not None and not same(self.running, best):
             reason = "the run ends with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True)
             self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))

@@ -162,7 +162,8 @@ def _put_back(driver: Driver, previous: Configuration) -> str:
 def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
     """Put the last change on probation again if it is in force and was never judged; return a sentence."""
     change, space = unjudged_change(store, target), driver.loop.space
-    if change is None or not (space.covers(change.previous) and space.covers(change.wanted)):
+    # What ran before may be on no grid: what a server made of a value, or what a user had set.
+    if change is None or set(change.previous) != set(space.names) or not space.covers(change.wanted):
         return None
     if space.same(change.previous, change.wanted):  # replicas were brought together: there was nothing new
         return None
