@@ -20,7 +20,7 @@ from tuner.agents.log_cost import log_cost
 from tuner.agents.rrl.rise import likely_rise
 from tuner.agents.rrl.smoothing import Points
 
-__all__ = ["ERA_SPAN", "MeasuredWindows", "Prospect", "left_on"]
+__all__ = ["ERA_SPAN", "NEAR", "MeasuredWindows", "Prospect", "left_on"]
 
 NEAR = 0.125
 """Octaves of load (9 %) within which windows of one configuration are one point. The rate of 1,000 Poisson
@@ -224,9 +224,8 @@ class MeasuredWindows:
         machines = np.array([machine for machine, *_ in chosen], dtype=np.float64)
         numbers = np.array([configuration for _, configuration, _ in chosen], dtype=np.int64)
         places = np.column_stack([self._places[numbers], loads, machines])
-        return Points(
-            places, np.minimum(logs, _least_costs(loads, logs, machines) + ceiling), windows, numbers
-        )
+        cut = np.minimum(logs, _least_costs(loads, logs, machines) + ceiling)
+        return Points(places, cut, windows, numbers, measured=logs)
 
     def _count_in(self, level: int, load: float, configuration: int, cost: float, era: int) -> None:
         if era > self.era - ERAS:
