@@ -104,7 +104,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         self._load_timeout = load_timeout
         self._settle = self.usual_settle if settle is None else settle
         self._lock = threading.Lock()  # a watcher may sample while the loop applies
-        self._rows = 1  # most rows of a request seen so far
+        self._rows = 1  # most rows that requests may have, as far as was seen
         self._splits_requests = False  # whether the server splits requests larger than its batch limit
         self._client = self._connect()
         try:
@@ -147,7 +147,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
 
     @abstractmethod
     def _largest_request(self, running: Configuration) -> int:
-        """Return how many rows requests surely have, as far as the server shows it.
+        """Return how many rows requests may have, as far as the server shows it.
 
         Args:
             running: What the server runs.
@@ -271,7 +271,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         self._rows = max(self._rows, self._largest_request(running))
         limit = wanted[batch.name]
         if 1 < limit < self._rows:
-            problem = f"{limit:g} is below {self._rows}, the rows that clients send in one request"
+            problem = f"{limit:g} is below {self._rows}, the rows that clients may send in one request"
             fix = "the server would refuse those; use a larger value, or 1 for no batching"
             raise InvalidInput(f"knob {batch.name}", problem, fix)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from tuner.adapters.live.backend import Capabilities, Change, LiveBackend
 from tuner.adapters.live.knobs import BATCH_GRID, KnobKind
 from tuner.adapters.live.meanwhile import read_meanwhile
 from tuner.adapters.metrics.page import expected
-from tuner.adapters.metrics.totals import MonotonicTotals
+from tuner.adapters.metrics.totals import MonotonicTotals, Reading
 from tuner.adapters.triton import statistics as stats
 from tuner.adapters.triton.change import ModelControl, change
 from tuner.adapters.triton.client import READ_ONLY, TritonClient
@@ -19,7 +20,6 @@ from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     ModelConfig,
     differ_in_instances_only,
-    is_batching,
     model_limit,
     normal_form,
     read_configuration,
@@ -48,6 +48,10 @@ NO_METRICS = (
 NO_QUANTILES = (
     "the server exports only mean latencies; for quantiles start Triton with "
     "--metrics-config=summary_latencies=true"
+)
+ROWS = (
+    "clients' requests may have %d rows, as far as its batches show it: no lower batch limit is set, "
+    "except 1 (no batching)"
 )
 
 DEPLOYED_ANEW = (
@@ -84,7 +88,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self._lifetime_compute = sum(reading.get(stats.COMPUTE, 0) for reading in first.values()) / 1e9
         self._failures = MonotonicTotals(stats.failure_readings(self._metrics().failures))
         self._limit = max(1, model_limit(self.original))
-        self._rows = stats.largest_request(first, batching=is_batching(self.original))
+        self._lowest = LARGEST_ARRAY
+        self._rows = self._rows_of(first, read_configuration(self.original, [MAX_BATCH_SIZE]))
         self._largest = min(max(self._limit, int(max(BATCH_GRID))), LARGEST_ARRAY)
         return knob_space(self.original, grids, cores=self._cores(), rows=self._rows)
 
@@ -128,8 +133,12 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             quantile_memory=QUANTILE_MEMORY if quantiles else 0.0,
             read_only=[] if writable else [READ_ONLY],
             on_gpu=on_gpu(self.original),
-            notes=[] if quantiles else [limited],
+            notes=[*self._bounded(), *([] if quantiles else [limited])],
         )
+
+    def _bounded(self) -> list[str]:
+        """Return what the rows of the clients' requests forbid."""
+        return [ROWS % self._rows] if self._rows > 1 and MAX_BATCH_SIZE in self._space.names else []
 
     def current(self) -> Configuration:
         """Read from the server what it runs."""
@@ -149,8 +158,14 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         return max(1, model_limit(self._client.config()))
 
     def _largest_request(self, running: Configuration) -> int:
-        batching = running[MAX_BATCH_SIZE] > 1
-        return stats.largest_request(self._client.statistics(), batching=batching)
+        return self._rows_of(self._client.statistics(), running)
+
+    def _rows_of(self, readings: Mapping[str, Reading], running: Configuration) -> int:
+        """Return how many rows the largest request may have, by the statistics of what runs."""
+        limit = int(running[MAX_BATCH_SIZE])
+        if limit > 1:
+            self._lowest = min(self._lowest, limit)
+        return stats.largest_request(readings, batching=limit > 1, ran=self._lowest)
 
     def _change(self, running: Configuration, wanted: Configuration) -> Change:  # noqa: ARG002
         before = self._client.config()

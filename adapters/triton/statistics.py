@@ -93,22 +93,33 @@ def batch_arrays(totals: Mapping[Key, int], largest: int) -> tuple[np.ndarray, n
     return counts, seconds
 
 
-def largest_request(readings: Mapping[str, Reading], *, batching: bool) -> int:
-    """Return how many rows the largest request has at least; with a lower batch limit the server refuses it.
+def largest_request(readings: Mapping[str, Reading], *, batching: bool, ran: int = MOST_ENTRIES) -> int:
+    """Return how many rows the largest request may have; with a lower limit the server may refuse requests.
+
+    It would count them nowhere, so that nobody could see that from then on they fail.
 
     Args:
         readings: Statistics since the model was loaded, by version.
         batching: Whether an execution may have been of several requests. If not, the largest execution was
-            one request; else only the mean number of rows of a request is known.
+            one request. Else only the mean is known: where all requests can have that many rows, they are
+            taken to have; where they cannot, the largest may have been a whole batch.
+        ran: The lowest batch limit that the server ran with. Larger requests than that are only taken into
+            account where there surely are some: else what ran before could not come back.
     """
+    sizes = [
+        size
+        for reading in readings.values()
+        for (name, size), count in reading.items()
+        if name == "batch_count" and count
+    ]
+    largest = max(sizes, default=1)
     if not batching:
-        sizes = [
-            size
-            for reading in readings.values()
-            for (name, size), count in reading.items()
-            if name == "batch_count" and count
-        ]
-        return max(sizes, default=1)
+        return largest
     requests = sum(reading[REQUESTS] - reading.get(CACHED, 0) for reading in readings.values())
     inferences = sum(reading[INFERENCES] for reading in readings.values())
-    return max(1, -(-inferences // requests)) if requests > 0 else 1
+    if requests <= 0:
+        return 1
+    mean = max(1, -(-inferences // requests))
+    if mean * requests == inferences and not any(size % mean for size in sizes):
+        return mean
+    return max(mean, min(largest, ran))

@@ -204,7 +204,7 @@ def test_no_limit_below_the_rows_of_requests(backend: ToyBackend, server: ToySer
     """The server would refuse those; without batching there is no limit, and some servers split them."""
     server.largest_request = 6
 
-    with pytest.raises(InvalidInput, match="knob size: 4 is below 6, the rows that clients send"):
+    with pytest.raises(InvalidInput, match="knob size: 4 is below 6, the rows that clients may send"):
         backend.apply(Configuration(size=4.0, wait=0.0))
 
     server.largest_request = 1  # the largest that was ever seen counts

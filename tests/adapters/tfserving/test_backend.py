@@ -140,7 +140,7 @@ def test_large_requests_set_a_lower_limit(backend: TFServingBackend, send: Send)
     send(2, rows=6)
     counted(backend, 2)
 
-    with pytest.raises(InvalidInput, match="below 7, the rows that clients send in one request"):
+    with pytest.raises(InvalidInput, match="below 7, the rows that clients may send in one request"):
         backend.apply(Configuration(max_batch_size=4, batch_timeout=0.0))
 
     backend.apply(Configuration(max_batch_size=16, batch_timeout=0.0))

@@ -168,11 +168,11 @@ def test_quantiles_and_pending(backend: TritonBackend, traffic: Traffic) -> None
 def test_large_requests_set_a_lower_limit(
     backend: TritonBackend, embedded: EmbeddedTriton, traffic: Traffic
 ) -> None:
-    """No batch limit below the rows that clients send in one request; no batching is still possible."""
+    """No batch limit below the rows that clients may send in one request; no batching is still possible."""
     sender(embedded.target)(3, 6)
     counted(backend, 3)
 
-    with pytest.raises(InvalidInput, match="below 6, the rows that clients send"):
+    with pytest.raises(InvalidInput, match="below 6, the rows that clients may send"):
         backend.apply(backend.space.default.replace(max_batch_size=4))
 
     backend.apply(backend.space.default.replace(max_batch_size=8))

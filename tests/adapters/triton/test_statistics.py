@@ -72,6 +72,10 @@ def test_arrays() -> None:
         ({REQUESTS: 0, INFERENCES: 0}, True, 1),
         ({REQUESTS: 10, INFERENCES: 10}, True, 1),
         ({REQUESTS: 10, INFERENCES: 21}, True, 3),
+        ({REQUESTS: 100, INFERENCES: 100, ("batch_count", 16): 5, ("batch_count", 4): 5}, True, 1),
+        ({REQUESTS: 100, INFERENCES: 175, ("batch_count", 1): 60, ("batch_count", 16): 5}, True, 16),
+        ({REQUESTS: 10, INFERENCES: 40, ("batch_count", 4): 4, ("batch_count", 8): 3}, True, 4),
+        ({REQUESTS: 10, INFERENCES: 40, ("batch_count", 4): 4, ("batch_count", 6): 4}, True, 6),
         ({REQUESTS: 10, INFERENCES: 16, CACHED: 8}, True, 8),
         ({REQUESTS: 10, INFERENCES: 0, CACHED: 10}, True, 1),
         ({REQUESTS: 10, INFERENCES: 21, ("batch_count", 12): 1, ("batch_count", 16): 0}, False, 12),
@@ -79,5 +83,13 @@ def test_arrays() -> None:
     ],
 )
 def test_rows_of_requests(reading: dict[tuple[str, int], int], batching: bool, rows: int) -> None:
-    """Without batching each execution is one request; with it, only the mean is known."""
+    """Without batching each execution is one request; with it, a request may have been a whole batch."""
     assert largest_request({"1": reading}, batching=batching) == rows
+
+
+@pytest.mark.parametrize(("ran", "rows"), [(8, 8), (2, 3), (64, 32)])
+def test_rows_of_requests_where_a_lower_limit_ran(ran: int, rows: int) -> None:
+    """It can come back, unless there surely are larger requests."""
+    reading = {REQUESTS: 100, INFERENCES: 250, ("batch_count", 5): 50, ("batch_count", 32): 1}
+
+    assert largest_request({"1": reading}, batching=True, ran=ran) == rows

@@ -1,0 +1,74 @@
+"""Batch limits below the rows of some requests: a server would refuse those, and count them nowhere."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+import tritonclient.grpc as tritongrpc
+from tritonclient.grpc import service_pb2
+
+from tests.adapters.triton.test_deployed_anew import MODEL, Loading
+from tests.adapters.triton.test_limits import TARGET
+from tuner.adapters.triton.backend import TritonBackend
+from tuner.errors import InvalidInput
+
+MOSTLY_ONE = {"requests": 100, "inferences": 175, "executions": {1: 60, 16: 5}}
+
+
+class Counting(Loading):
+    """A server with statistics; a reload has them begin anew."""
+
+    counted: dict[str, Any] | None = None
+
+    def get_inference_statistics(self, *_: Any, **__: Any) -> Any:
+        response = service_pb2.ModelStatisticsResponse()
+        if self.counted is not None:
+            stats = response.model_stats.add(name="mlp", version="1")
+            stats.inference_stats.success.count = self.counted["requests"]
+            stats.inference_count = self.counted["inferences"]
+            for size, count in self.counted["executions"].items():
+                stats.batch_stats.add(batch_size=size).compute_infer.count = count
+        return response
+
+    def unload_model(self, *_: Any, **__: Any) -> None: ...
+
+    def load_model(self, model: str, config: str, **_: Any) -> None:
+        super().load_model(model, config)
+        self.counted = None
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    server = Counting(MODEL.format(32))
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+    return server
+
+
+def test_a_few_large_requests_among_small_ones(server: Counting) -> None:
+    """A batch may have been one of them, so no limit below the largest is set, however low the mean."""
+    server.counted = MOSTLY_ONE
+    with closing(TritonBackend(TARGET)) as backend:
+        running = backend.current()
+
+        assert backend.space.knobs[0].grid == (1, 16, 32)
+        assert "clients' requests may have 16 rows" in backend.describe().notes[0]
+        with pytest.raises(InvalidInput, match="4 is below 16, the rows that clients may send"):
+            backend.apply(running.replace(max_batch_size=4))
+        assert server.loaded == []
+        assert backend.apply(running.replace(max_batch_size=1)).changed
+
+
+def test_a_limit_that_ran_can_come_back(server: Counting) -> None:
+    """Whatever batches a higher one let form."""
+    with closing(TritonBackend(TARGET)) as backend:
+        running = backend.current()
+        backend.apply(running.replace(max_batch_size=8))
+        backend.apply(running)
+        server.counted = MOSTLY_ONE
+
+        with pytest.raises(InvalidInput, match="4 is below 8"):
+            backend.check(running.replace(max_batch_size=4))
+        assert backend.apply(running.replace(max_batch_size=8)).changed
+        assert "may have 8 rows" in backend.describe().notes[0]
