@@ -169,7 +169,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
 
     def _change(self, running: Configuration, wanted: Configuration) -> Change:  # noqa: ARG002
         before = self._client.config()
-        after = rewrite(before, wanted, self.original)
+        after = rewrite(before, wanted)
         if differ_in_instances_only(before, after):
             after = toggle_reload_mark(after)
         return self._reconfigure(before, after, wanted)

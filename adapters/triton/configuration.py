@@ -7,9 +7,11 @@ request. So the present configuration is read, the fields of the knobs are chang
 knob                   fields
 =====================  ==========================================================================
 ``max_batch_size`` 1   no ``dynamic_batching``; the model's own ``max_batch_size``, so that requests
-                       of several rows are still served
+                       of several rows are still served; the operator's ``dynamic_batching`` is kept in
+                       ``parameters.servetune_dynamic_batching``
 ``max_batch_size`` k   ``max_batch_size`` k and ``dynamic_batching``; the model's own limit is kept in
-                       ``parameters.servetune_max_batch_size``
+                       ``parameters.servetune_max_batch_size``, and so are preferred sizes above k
+                       in ``parameters.servetune_dynamic_batching``
 ``max_queue_delay``    ``dynamic_batching.max_queue_delay_microseconds``
 ``instances``          ``count`` of every group of ``instance_group``
 ``instances.NAME``     ``count`` of one of them
@@ -31,6 +33,14 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tuner.adapters.triton.batching import (
+    BATCHING,
+    DELAY_FIELD,
+    PREFERRED_FIELD,
+    batching_at,
+    keep_batching,
+    own_batching,
+)
 from tuner.adapters.triton.instance_groups import GROUP, INSTANCES, read_instances, set_instances
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration
@@ -67,13 +77,11 @@ LONGEST_NUMBER = 18
 """Digits of a whole number in a parameter; more would be no value that a knob can have."""
 RELOAD_MARK = "servetune_reload"
 """The parameter that is added or removed to make Triton reload."""
-_DELAY_FIELD = "max_queue_delay_microseconds"
-_PREFERRED_FIELD = "preferred_batch_size"
 
 
 def is_batching(config: Mapping[str, Any]) -> bool:
     """Whether the server may execute several requests together."""
-    return "dynamic_batching" in config and int(config.get("max_batch_size", 0)) > 1
+    return BATCHING in config and int(config.get("max_batch_size", 0)) > 1
 
 
 def read_configuration(config: Mapping[str, Any], names: Iterable[str]) -> Configuration:
@@ -89,7 +97,7 @@ def _read(config: Mapping[str, Any], name: str) -> float:
     if name == MAX_BATCH_SIZE:
         return int(config["max_batch_size"]) if is_batching(config) else 1
     if name == DELAY:
-        return int(config["dynamic_batching"].get(_DELAY_FIELD, 0)) / 1e6 if is_batching(config) else 0.0
+        return int(config[BATCHING].get(DELAY_FIELD, 0)) / 1e6 if is_batching(config) else 0.0
     if name == INSTANCES or name.startswith(GROUP):
         return read_instances(config, name)
     return _read_parameter(config, name)
@@ -112,20 +120,16 @@ def _read_parameter(config: Mapping[str, Any], name: str) -> int:
     )
 
 
-def rewrite(
-    present: Mapping[str, Any], configuration: Mapping[str, float], original: Mapping[str, Any]
-) -> ModelConfig:
+def rewrite(present: Mapping[str, Any], configuration: Mapping[str, float]) -> ModelConfig:
     """Return the whole configuration with the knobs set to new values.
 
     Args:
         present: The server's configuration now; not modified.
         configuration: The knobs' new values.
-        original: The server's configuration at opening. From it come the batching options when batching is
-            switched on. The model's own limit is the present one: the model may have been deployed anew.
     """
     config = copy.deepcopy(dict(present))
     if MAX_BATCH_SIZE in configuration:
-        _set_batching(config, configuration, original)
+        _set_batching(config, configuration)
     for name, value in configuration.items():
         if name == INSTANCES or name.startswith(GROUP):
             set_instances(config, name, int(value))
@@ -149,29 +153,21 @@ def with_knobs_of(
         names: The knobs' names.
     """
     found = read_configuration(original, names)
-    as_found, after = (_without_reload_mark(rewrite(one, found, original)) for one in (original, present))
+    as_found, after = (_without_reload_mark(rewrite(one, found)) for one in (original, present))
     return dict(original) if normal_form(after) == normal_form(as_found) else after
 
 
-def _set_batching(
-    config: ModelConfig, configuration: Mapping[str, float], original: Mapping[str, Any]
-) -> None:
-    size, limit = int(configuration[MAX_BATCH_SIZE]), model_limit(config)
+def _set_batching(config: ModelConfig, configuration: Mapping[str, float]) -> None:
+    size, limit, own = int(configuration[MAX_BATCH_SIZE]), model_limit(config), own_batching(config)
     if size == 1:
-        config.pop("dynamic_batching", None)
+        config.pop(BATCHING, None)
         config["max_batch_size"] = limit
         _keep_limit(config, limit, limit)
-        return
-    batching = copy.deepcopy(config.get("dynamic_batching", original.get("dynamic_batching", {})))
-    batching.pop(_PREFERRED_FIELD, None)
-    batching.pop(_DELAY_FIELD, None)
-    if preferred := _preferred(original, size):
-        batching[_PREFERRED_FIELD] = preferred
-    if delay := round(configuration.get(DELAY, 0.0) * 1e6):
-        batching[_DELAY_FIELD] = str(delay)
-    config["max_batch_size"] = size
-    config["dynamic_batching"] = batching
-    _keep_limit(config, limit, size)
+    else:
+        config["max_batch_size"] = size
+        config[BATCHING] = batching_at(own, size, round(configuration.get(DELAY, 0.0) * 1e6))
+        _keep_limit(config, limit, size)
+    keep_batching(config, own)
 
 
 def _keep_limit(config: ModelConfig, limit: int, size: int) -> None:
@@ -191,27 +187,18 @@ def model_limit(config: Mapping[str, Any]) -> int:
     return max(int(kept), present) if kept.isdecimal() and len(kept) <= LONGEST_NUMBER else present
 
 
-def _preferred(original: Mapping[str, Any], size: int) -> list[int]:
-    """Return the preferred batch sizes that the operator chose and that fit the limit."""
-    # Triton fills in [maximum] where none are given: then the operator chose none.
-    preferred = [int(value) for value in original.get("dynamic_batching", {}).get(_PREFERRED_FIELD, [])]
-    if preferred == [int(original.get("max_batch_size", 0))]:
-        return []
-    return [value for value in preferred if value <= size]
-
-
 def normal_form(config: Mapping[str, Any]) -> ModelConfig:
     """Return a configuration in the form in which the server returns it, so that two can be compared.
 
     The server fills in preferred sizes of [maximum] where none are given, and omits a delay of 0.
     """
     normal = copy.deepcopy(dict(config))
-    if batching := normal.get("dynamic_batching"):
-        preferred = [int(size) for size in batching.get(_PREFERRED_FIELD, [])]
+    if batching := normal.get(BATCHING):
+        preferred = [int(size) for size in batching.get(PREFERRED_FIELD, [])]
         if preferred == [int(normal.get("max_batch_size", 0))]:
-            del batching[_PREFERRED_FIELD]
-        if int(batching.get(_DELAY_FIELD, 1)) == 0:
-            del batching[_DELAY_FIELD]
+            del batching[PREFERRED_FIELD]
+        if int(batching.get(DELAY_FIELD, 1)) == 0:
+            del batching[DELAY_FIELD]
     return normal
 
 

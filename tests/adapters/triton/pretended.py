@@ -21,6 +21,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.adapters.world import Killed, World
 from tuner.adapters.triton.backend import TritonBackend
+from tuner.adapters.triton.batching import own_batching
 from tuner.adapters.triton.configuration import ModelConfig, read_configuration
 from tuner.errors import AdapterError, InvalidInput, Refused
 from tuner.knobs import Configuration
@@ -168,9 +169,8 @@ class Bed:
 
     def deploy_text(self) -> str:
         """His configuration, in his own words."""
-        batching = self.rng.choice(
-            ["", "dynamic_batching { }", "dynamic_batching { max_queue_delay_microseconds: 3000 }"]
-        )
+        fields = "max_queue_delay_microseconds: 3000 preferred_batch_size: [2, 8] preserve_ordering: true"
+        batching = self.rng.choice(["", "dynamic_batching { }", f"dynamic_batching {{ {fields} }}"])
         return TEXT.format(word=self.word, limit=self.limit, batching=batching, count=self.rng.randint(1, 2))
 
     def others(self) -> None:
@@ -294,6 +294,8 @@ class Bed:
         running = self.config()
         assert running["parameters"]["deployment"]["string_value"] == str(self.word), "an older deployment"
         assert self.knobs() in [read_configuration(self.his(), KNOBS), *self.wanted]
+        if "dynamic_batching" in self.his():
+            assert own_batching(running) == own_batching(self.his()), "his options are lost"
         assert self.world.leaked == 0
 
     def count(self) -> None:

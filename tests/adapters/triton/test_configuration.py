@@ -71,7 +71,7 @@ def test_batching_on() -> None:
     """The knobs' fields change, the rest stays, the input is not modified."""
     before = copy.deepcopy(PLAIN)
 
-    config = rewrite(PLAIN, values(8, 0.002, 2, 4), PLAIN)
+    config = rewrite(PLAIN, values(8, 0.002, 2, 4))
 
     assert before == PLAIN
     assert config["max_batch_size"] == 8
@@ -85,7 +85,7 @@ def test_batching_on() -> None:
 
 def test_batching_off_keeps_the_models_limit() -> None:
     """Clients may go on sending requests of several rows."""
-    config = rewrite(rewrite(PLAIN, values(4, 0.01), PLAIN), values(1), PLAIN)
+    config = rewrite(rewrite(PLAIN, values(4, 0.01)), values(1))
 
     assert config == PLAIN
 
@@ -94,20 +94,20 @@ def test_the_models_limit_is_the_present_one() -> None:
     """It was deployed anew after the opening, and clients send larger requests than they could before."""
     anew = {**BATCHED, "max_batch_size": 128}
 
-    lowered = rewrite(anew, values(8), BATCHED)
+    lowered = rewrite(anew, values(8))
 
-    assert rewrite(anew, values(1), BATCHED)["max_batch_size"] == 128
+    assert rewrite(anew, values(1))["max_batch_size"] == 128
     assert lowered["parameters"]["servetune_max_batch_size"] == {"string_value": "128"}
-    assert rewrite(lowered, values(1), BATCHED)["max_batch_size"] == 128
+    assert rewrite(lowered, values(1))["max_batch_size"] == 128
 
 
 def test_batching_off_and_on_keeps_the_operators_options() -> None:
     """Preferred sizes come back as far as they fit, and so does everything else about batching."""
-    off = rewrite(BATCHED, values(1), BATCHED)
+    off = rewrite(BATCHED, values(1))
     assert not is_batching(off)
 
-    small = rewrite(off, values(8, 0.001), BATCHED)
-    large = rewrite(small, values(64, 0.0005), BATCHED)
+    small = rewrite(off, values(8, 0.001))
+    large = rewrite(small, values(64, 0.0005))
 
     assert small["dynamic_batching"] == {
         "preferred_batch_size": [4],
@@ -121,8 +121,54 @@ def test_preferred_size_that_the_server_filled_in_is_dropped() -> None:
     """Triton reads back [maximum] where none was given; it must not outlive the maximum."""
     derived = {**PLAIN, "dynamic_batching": {"preferred_batch_size": [64]}}
 
-    assert "preferred_batch_size" not in rewrite(derived, values(8), derived)["dynamic_batching"]
-    assert "preferred_batch_size" not in rewrite(derived, values(64), derived)["dynamic_batching"]
+    assert "preferred_batch_size" not in rewrite(derived, values(8))["dynamic_batching"]
+    assert "preferred_batch_size" not in rewrite(derived, values(64))["dynamic_batching"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
+def test_the_operators_options_survive_the_tuner(size: int) -> None:
+    """The next process has opened what this one left, and finds them on the server; no mark stays behind."""
+    left = rewrite(BATCHED, values(size, 0.001))
+
+    assert rewrite(left, values(64, 0.0005)) == BATCHED
+    smaller = rewrite(left, values(2))
+    assert rewrite(smaller, values(64, 0.0005)) == BATCHED
+
+
+def test_preferred_sizes_survive_what_the_server_fills_in() -> None:
+    """Triton reads back [maximum] where no preferred size fits."""
+    left = rewrite(BATCHED, values(2))
+    left["dynamic_batching"]["preferred_batch_size"] = [2]
+
+    assert rewrite(left, values(64, 0.0005)) == BATCHED
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_what_the_operator_deploys_meanwhile_wins(size: int) -> None:
+    """Over what was found at first, and over what is kept of it."""
+    left = rewrite(BATCHED, values(size))
+    anew = {**BATCHED, "dynamic_batching": {"preferred_batch_size": [2, 32], "priority_levels": "2"}}
+
+    for present in (anew, {**left, "max_batch_size": 64, "dynamic_batching": anew["dynamic_batching"]}):
+        assert rewrite(present, values(64))["dynamic_batching"] == anew["dynamic_batching"]
+        small = rewrite(present, values(4))
+        assert small["dynamic_batching"] == {"preferred_batch_size": [2], "priority_levels": "2"}
+        assert rewrite(small, values(64)) == anew
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "[" * 100_000, '{"preferred_batch_size": "x"}', '{"colour": 1}', "1" * 5000],
+)
+def test_a_mark_that_makes_no_sense(text: str) -> None:
+    """It is no reason to fail, or to send what the server refuses."""
+    off = {
+        **PLAIN,
+        "parameters": PLAIN["parameters"] | {"servetune_dynamic_batching": {"string_value": text}},
+    }
+
+    assert rewrite(off, values(8)) == rewrite(PLAIN, values(8))
+    assert rewrite(off, values(1)) == PLAIN
 
 
 def test_reading_back_what_was_written() -> None:
@@ -131,7 +177,7 @@ def test_reading_back_what_was_written() -> None:
         wanted = values(size, delay, instances)
 
         expected = values(size, delay if size > 1 else 0.0, instances)
-        assert read_configuration(rewrite(BATCHED, wanted, BATCHED), KNOBS) == expected
+        assert read_configuration(rewrite(BATCHED, wanted), KNOBS) == expected
 
 
 @pytest.mark.parametrize(

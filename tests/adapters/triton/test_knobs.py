@@ -73,7 +73,7 @@ def test_default_grids_contain_what_runs(
     }
     if lowered is not None:  # by a run before this one
         values = {"max_batch_size": min(lowered, limit), "max_queue_delay": 0.003, "instances": 7}
-        config = rewrite(config, values, config)
+        config = rewrite(config, values)
     space = knob_space(config, {}, cores=cores)
 
     assert read_configuration(config, space.names) in space
@@ -81,7 +81,7 @@ def test_default_grids_contain_what_runs(
 
 def test_batch_sizes_of_a_model_of_an_ensemble() -> None:
     """What runs and the model's own limit are among them, and none is below the ensemble's."""
-    config = rewrite(MODEL, {"max_batch_size": 24, "max_queue_delay": 0.0}, MODEL)
+    config = rewrite(MODEL, {"max_batch_size": 24, "max_queue_delay": 0.0})
 
     assert batch_sizes(config, 16) == (1, 16, 24, 32, 64)
     assert batch_sizes(MODEL, 1) == (1, 2, 4, 8, 16, 32, 64)
