@@ -14,7 +14,7 @@ from typing import TypeVar
 from tuner.adapters.backend import Backend, Counters
 from tuner.adapters.replicas.counters import total
 from tuner.adapters.rollback import IN_DOUBT
-from tuner.errors import AdapterError, InvalidInput, TimedOut, TunerError, Unreachable
+from tuner.errors import AdapterError, InvalidInput, TimedOut, TunerError, UnknownModel, Unreachable
 
 __all__ = ["AWAY", "Membership"]
 
@@ -60,7 +60,7 @@ class Membership:
         refresh: Time after which they are looked up again, and those asked again that let us wait, s.
 
     Raises:
-        InvalidInput: There is no replica, or the target of one cannot be used.
+        InvalidInput: There is no replica, the target of one cannot be used, or none serves the model.
         StorageError: A file that a replica's target names cannot be read.
         AdapterError: No replica can be reached.
     """
@@ -150,7 +150,9 @@ class Membership:
         for target in found:
             self._members.setdefault(target, Member())
         errors = self._open(first=first)
-        mistakes = [error for error in errors if not isinstance(error, AdapterError)]
+        # One that does not serve the model may be loading it; where none does, its name is a mistake.
+        passing = (AdapterError, UnknownModel) if self.opened else (AdapterError,)
+        mistakes = [error for error in errors if not isinstance(error, passing)]
         if first and mistakes:
             raise mistakes[0]
         if not self.opened:

@@ -14,11 +14,7 @@ from tuner.adapters.backend import Counters
 from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import REFRESH, Membership
-from tuner.errors import (
-    TimedOut,
-    UnknownModel,
-    Unreachable,
-)
+from tuner.errors import InvalidInput, TimedOut, UnknownModel, Unreachable
 
 
 def test_replicas_come_and_go(group: ReplicaGroup, servers: dict[str, Server]) -> None:
@@ -150,12 +146,40 @@ def test_those_that_are_down_are_tried_at_once(servers: dict[str, Server]) -> No
         assert group.replicas == 1
 
 
-def test_a_mistake_at_first_leaves_nothing_open(servers: dict[str, Server]) -> None:
-    """The user has to correct the target."""
+def test_one_that_does_not_serve_the_model_at_first_is_opened_later(
+    servers: dict[str, Server], now: list[float]
+) -> None:
+    """The others are no worse for it."""
     servers["bb"].loading = True
+
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), opener(servers)))) as group:
+        opened = [group.counters().failures]
+        servers["bb"].loading = False
+        now[0] += REFRESH
+        opened.append(group.counters().failures)
+
+        assert opened == [2, 3]
+
+
+def test_a_model_that_none_serves_is_a_mistake(servers: dict[str, Server]) -> None:
+    """The user has to correct its name, also where a replica is down."""
+    servers["a"].up = False
+    servers["bb"].loading = servers["ccc"].loading = True
 
     with pytest.raises(UnknownModel):
         ReplicaGroup(Membership("fake://all", lambda: list(servers), opener(servers)))
+
+
+def test_a_mistake_at_first_leaves_nothing_open(servers: dict[str, Server]) -> None:
+    """The user has to correct the target."""
+
+    def connect(target: str) -> Server:
+        if target == "bb":
+            raise InvalidInput("knob colour", "the model has no such knob")
+        return opener(servers)(target)
+
+    with pytest.raises(InvalidInput, match="knob colour"):
+        ReplicaGroup(Membership("fake://all", lambda: list(servers), connect))
     assert servers["a"].closed
     assert servers["ccc"].closed
 
