@@ -10,6 +10,7 @@ from tuner.adapters.backend import Counters
 from tuner.adapters.live.backend import Capabilities, Change, LiveBackend
 from tuner.adapters.live.knobs import KnobKind
 from tuner.adapters.metrics.page import expected
+from tuner.adapters.rollback import IN_DOUBT
 from tuner.adapters.tfserving.batching import VERSION_KNOBS
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
 from tuner.adapters.tfserving.flags import notes_on_unseen, read_flags, started
@@ -157,22 +158,27 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         return largest_request(self._page().rows)
 
     def _change(self, running: Configuration, wanted: Configuration) -> Change:
-        versions = self._version_knobs
+        versions, written = self._version_knobs, False
         if versions is not None and versions.read(self._space.names).items() - wanted.items():
             versions.write(wanted)
+            written = True
         if self._thread_knobs is not None:
-            self._write_threads(running, wanted)
+            try:
+                self._thread_knobs.write(wanted)
+            except AdapterError as error:
+                if written:
+                    self._go_back(running, error)
+                raise
         return self._changed(running)
 
-    def _write_threads(self, running: Configuration, wanted: Configuration) -> None:
-        """Restart with other threads if need be; if that fails, the versions go back, too."""
-        assert self._thread_knobs is not None
+    def _go_back(self, running: Configuration, why: AdapterError) -> None:
+        """Have a version serve with the parameters of before, because the threads could not be changed."""
+        assert self._version_knobs is not None
         try:
-            self._thread_knobs.write(wanted)
-        except AdapterError:
-            if self._version_knobs is not None:
-                self._version_knobs.write(running)
-            raise
+            self._version_knobs.write(running)
+        except AdapterError as error:
+            kind = type(why) if isinstance(why, IN_DOUBT) else AdapterError
+            raise kind(f"{why}; going back to the parameters of before failed, too: {error}") from error
 
     def _put_back(self) -> Change | None:
         running = self.current()

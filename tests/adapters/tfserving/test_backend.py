@@ -382,6 +382,10 @@ def test_threads_by_a_declared_restart(tmp_path: Path) -> None:
         with pytest.raises(Refused, match="seven threads are unlucky"):
             backend.apply(wanted.replace(max_batch_size=1, intra_op=7))
         assert backend.current() == wanted
+        folders = sorted(server.base_path.iterdir())
+        with pytest.raises(Refused, match="seven threads are unlucky"):
+            backend.apply(wanted.replace(intra_op=7))
+        assert sorted(server.base_path.iterdir()) == folders, "a version that nobody needs"
         (tmp_path / "end").touch()
         watcher.join()
         backend.close()

@@ -1,0 +1,65 @@
+"""A change of parameters and threads together: what becomes of the first if the second fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from tuner.adapters.tfserving.backend import TFServingBackend
+from tuner.adapters.tfserving.knobs import knob_space
+from tuner.errors import AdapterError, Refused, TimedOut, Unreachable
+from tuner.knobs import Configuration
+
+
+class Part:
+    """The knobs of versions or of threads; ``fails`` are the errors of its changes, None if one succeeds."""
+
+    def __init__(self, *fails: AdapterError | None) -> None:
+        self.fails = list(fails)
+        self.written: list[Mapping[str, float]] = []
+
+    def read(self, names: Iterable[str]) -> dict[str, float]:
+        known = self.written[-1] if self.written else {}
+        return {name: known.get(name, 1.0) for name in names if name == "max_batch_size"}
+
+    def write(self, wanted: Mapping[str, float]) -> None:
+        self.written.append(wanted)
+        if self.fails and (failure := self.fails.pop(0)) is not None:
+            raise failure
+
+
+class Backend(TFServingBackend):
+    """One whose server need not be there."""
+
+    def __init__(self, versions: Part, threads: Part) -> None:
+        parts: Any = versions, threads
+        self._version_knobs, self._thread_knobs = parts
+        running = {"max_batch_size": 1.0, "batch_timeout": 0.0}
+        self._space = knob_space({}, running, versions=True, restart=False, limit=8, rows=1, cores=2)
+
+
+RUNNING = Configuration(max_batch_size=1, batch_timeout=0)
+UNLUCKY = "seven threads are unlucky"
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_parameters_go_back_only_if_they_were_changed(size: int) -> None:
+    """Else a version would be published that nobody needs."""
+    versions, threads = Part(), Part(Refused(UNLUCKY))
+    wanted = RUNNING.replace(max_batch_size=size)
+
+    with pytest.raises(Refused, match=UNLUCKY):
+        Backend(versions, threads)._change(RUNNING, wanted)
+    assert versions.written == ([] if size == 1 else [wanted, RUNNING])
+
+
+@pytest.mark.parametrize(("refusal", "kind"), [(Refused, AdapterError), (TimedOut, TimedOut)])
+def test_the_reason_is_kept_if_going_back_fails(refusal: type[AdapterError], kind: type) -> None:
+    """Then the server is not as before, which a refusal would say."""
+    versions, threads = Part(None, Unreachable("it is away")), Part(refusal(UNLUCKY))
+
+    with pytest.raises(AdapterError, match=rf"{UNLUCKY}; going back .* failed, too: it is away") as found:
+        Backend(versions, threads)._change(RUNNING, RUNNING.replace(max_batch_size=8))
+    assert found.type is kind
