@@ -14,7 +14,7 @@ from tuner.adapters.live.meanwhile import read_meanwhile
 from tuner.adapters.metrics.page import expected
 from tuner.adapters.metrics.totals import MonotonicTotals, Reading
 from tuner.adapters.triton import statistics as stats
-from tuner.adapters.triton.change import ModelControl, change
+from tuner.adapters.triton.change import ADDED, AddsBatching, ModelControl, change
 from tuner.adapters.triton.client import READ_ONLY, TritonClient
 from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
@@ -89,6 +89,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self._failures = MonotonicTotals(stats.failure_readings(self._metrics().failures))
         self._limit = max(1, model_limit(self.original))
         self._lowest = LARGEST_ARRAY
+        self._adds_batching = False  # whether the server was seen to do so
         self._rows = self._rows_of(first, read_configuration(self.original, [MAX_BATCH_SIZE]))
         self._largest = min(max(self._limit, int(max(BATCH_GRID))), LARGEST_ARRAY)
         return knob_space(self.original, grids, cores=self._cores(), rows=self._rows)
@@ -137,8 +138,17 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         )
 
     def _bounded(self) -> list[str]:
-        """Return what the rows of the clients' requests forbid."""
-        return [ROWS % self._rows] if self._rows > 1 and MAX_BATCH_SIZE in self._space.names else []
+        """Return which batch limits are not set, and why."""
+        rows = [ROWS % self._rows] if self._rows > 1 and MAX_BATCH_SIZE in self._space.names else []
+        return [*rows, *([ADDED] if self._adds_batching else [])]
+
+    def _checked(self, configuration: Configuration) -> tuple[Configuration, Configuration]:
+        running, wanted = super()._checked(configuration)
+        if running.get(MAX_BATCH_SIZE) == 1:  # it has been started in another way since
+            self._adds_batching = False
+        elif self._adds_batching and wanted.get(MAX_BATCH_SIZE) == 1:
+            raise InvalidInput(f"knob {MAX_BATCH_SIZE}", "1 cannot be set", ADDED)
+        return running, wanted
 
     def current(self) -> Configuration:
         """Read from the server what it runs."""
@@ -199,7 +209,11 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self.sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts
         with read_meanwhile(self.sample):  # the old instances serve until the new ones are loaded
-            change(self._control, before, after, self._load_timeout)
+            try:
+                change(self._control, before, after, self._load_timeout)
+            except AddsBatching:
+                self._adds_batching = True
+                raise
         self.sample()
         reloaded = self._statistics.restarts > restarts
         return Change(

@@ -6,13 +6,22 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tuner.adapters.live.waiting import comes_true
+from tuner.adapters.triton.batching import BATCHING
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, Refused, TimedOut
 
-__all__ = ["ModelControl", "Reader", "change", "serves"]
+__all__ = ["ADDED", "AddsBatching", "ModelControl", "Reader", "change", "runs_with_batching", "serves"]
 
 POLL = 0.2
 """How often the server is asked whether it has made a late change, s."""
+ADDED = (
+    "this Triton adds dynamic batching by itself, so it cannot run without (a batch of 1): start it with "
+    "--disable-auto-complete-config, or use batches of 2 and more"
+)
+
+
+class AddsBatching(Refused):
+    """The server completes a configuration without dynamic batching by adding it; the old one serves."""
 
 
 class Reader(Protocol):
@@ -48,6 +57,7 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
         ReadOnly: The server takes no changes.
         Refused: It refused, or runs something else by now. What it ran serves: ``before``, or what somebody
             else has loaded meanwhile.
+        AddsBatching: It cannot run without dynamic batching. ``before`` serves.
         TimedOut: It did not finish, and may do so later.
         AdapterError: It does not answer, or serves neither configuration.
     """
@@ -69,16 +79,24 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
         problem = f"Triton did not load the changed model within {1.5 * timeout:g} s"
         raise TimedOut(f"{problem}; it may still do so") from late
     if not serves(control, after):
-        problem = "Triton accepted the configuration but runs another"
+        kind, problem = Refused, "Triton accepted the configuration but runs another"
+        if runs_with_batching(control, after):
+            kind, problem = AddsBatching, ADDED
         if serves(control, before):
-            raise Refused(f"{problem}; the old one still serves")
+            raise kind(f"{problem}; the old one still serves")
         _put_back(control, before, timeout, problem)
-        raise Refused(f"{problem}; the old one was put back")
+        raise kind(f"{problem}; the old one was put back")
 
 
 def serves(control: Reader, config: Mapping[str, Any]) -> bool:
     """Whether the server runs a configuration, in every field, and the model answers."""
     return normal_form(control.config()) == normal_form(config) and control.ready()
+
+
+def runs_with_batching(control: Reader, config: Mapping[str, Any]) -> bool:
+    """Whether the server runs a configuration without dynamic batching, and has added that by itself."""
+    completed = normal_form({**config, BATCHING: {}})
+    return BATCHING not in config and normal_form(control.config()) == completed and control.ready()
 
 
 def _put_back(control: ModelControl, before: ModelConfig, timeout: float, why: str) -> None:

@@ -19,7 +19,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from tritonclient.grpc import model_config_pb2
 
 from tuner.adapters.live.waiting import comes_true
-from tuner.adapters.triton.change import Reader, serves
+from tuner.adapters.triton.change import Reader, runs_with_batching, serves
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
 from tuner.files.storage import read_to_the_letter, unfinished_copies, write_for_server
@@ -109,6 +109,8 @@ class RepositoryFile:
     def load(self, config: Mapping[str, Any], timeout: float) -> None:
         """Write a configuration and wait until the server runs it; if it does not, put the file back.
 
+        It may add dynamic batching, as it may to what it gets over the network: then the file stays.
+
         Raises:
             Refused: The server did not take it in time, the file cannot be written, or somebody else has
                 written it and the server does not run that yet.
@@ -120,18 +122,24 @@ class RepositoryFile:
             problem = f"somebody has changed {self._file}, and Triton does not run that yet"
             raise Refused(f"{problem} (if it refuses it, its log says why)")
         text = self._found if normal_form(config) == self._original else _text(config)
+        # What it adds to a configuration without batching shows only where it did not run just that.
+        tells = not runs_with_batching(self._reader, config)
         try:
             self._write(text, instead_of=before)
         except StorageError as error:
             raise Refused(str(error)) from error
         try:
-            if not comes_true(lambda: serves(self._reader, config), timeout):
+            if not comes_true(lambda: self._has_taken(config, tells=tells), timeout):
                 hint = "either it refuses it (see its log), or it does not poll"
                 raise Refused(f"Triton did not take {self._file} within {timeout:g} s; {hint}")
         except BaseException as error:  # also Ctrl-C leaves the file as it was
             self._take_back(text, before, error)
             raise
         self._written, self._loaded = text, normal_form(config)
+
+    def _has_taken(self, config: Mapping[str, Any], *, tells: bool) -> bool:
+        """Whether the server runs a configuration, or, where that tells, has completed it to another."""
+        return serves(self._reader, config) or (tells and runs_with_batching(self._reader, config))
 
     def _take_back(self, ours: str | None, before: str | None, why: BaseException) -> None:
         """Put the file back, unless somebody else has written it since."""
