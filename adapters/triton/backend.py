@@ -59,6 +59,7 @@ DEPLOYED_ANEW = (
     "and what ran before is not put back over that"
 )
 WITHOUT_KNOBS = "the model was deployed anew without a knob that it had"
+CAME = "model '%s': the change of its knobs has put version %s into service, which was copied but not loaded"
 KNOBS_ONLY = "model '%s' was deployed anew: its knobs are put back, and the rest of it stays as it is now"
 
 
@@ -206,7 +207,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
 
     def _reconfigure(self, before: ModelConfig, after: ModelConfig, configuration: Configuration) -> Change:
         """Change the server, which then runs ``configuration``; its statistics show what that cost."""
-        self.sample()  # what was counted so far is lost with a reload
+        served = self._sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts
         with read_meanwhile(self.sample):  # the old instances serve until the new ones are loaded
             try:
@@ -214,7 +215,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             except AddsBatching:
                 self._adds_batching = True
                 raise
-        self.sample()
+        if came := self._sample() - served:
+            log.warning(CAME, self._target.model, ", ".join(sorted(came)))
         reloaded = self._statistics.restarts > restarts
         return Change(
             configuration=configuration,
@@ -264,8 +266,14 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         Raises:
             AdapterError: The server cannot be asked.
         """
+        self._sample()
+
+    def _sample(self) -> set[str]:
+        """Read the statistics; return the versions that serve."""
         with self._lock:
-            self._statistics.add(self._client.statistics())
+            readings = self._client.statistics()
+            self._statistics.add(readings)
+            return set(readings)
 
     def _metrics(self) -> TritonMetrics:
         target = self._target
