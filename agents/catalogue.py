@@ -96,7 +96,8 @@ def make_agent(
         parameters: Values for the agent's own constants, by name; all but its ``levels``.
 
     Raises:
-        InvalidInput: There is no such agent or constant, or a value is unusable.
+        InvalidInput: There is no such agent or constant, or a value is unusable; or another package has given
+            an agent a name of ours, or a name that the agent does not give itself.
     """
     wanted = dict(parameters or {})
     for constant in wanted:
@@ -104,6 +105,8 @@ def make_agent(
             raise InvalidInput(
                 f"parameter {constant}", "the load levels are not the agent's own", "leave it out"
             )
+    if name in AGENTS:
+        _check_unshared(name)
     if name in FORMS_OF_RRL:
         from tuner.agents.rrl import RRL
         from tuner.agents.rrl.forms import form
@@ -175,13 +178,33 @@ def load_agent(
     return load(Path(folder), space, seed=seed)
 
 
+def _check_unshared(name: str) -> None:
+    """Check that an agent of ours shares its name with no installed one, which would never be made."""
+    entry = installed(GROUP).get(name)
+    if entry is not None:
+        problem = f"'{name}' is one of ours, and the entry point of {entry.value}"
+        raise InvalidInput("agent", problem, "give that entry point another name, or remove its package")
+
+
 def _named(name: str) -> object:
-    """Return what makes the agent of that name, ours or installed; None if there is none."""
+    """Return what makes the agent of that name, ours or installed; None if there is none.
+
+    Raises:
+        InvalidInput: It cannot be imported, or is a class whose policies would say another name.
+    """
     if name in _CLASSES:
         module, attribute = _CLASSES[name]
         return getattr(import_module(f"tuner.agents.{module}"), attribute)
     entry = installed(GROUP).get(name)
-    return load(entry, f"agent {name}") if entry else None
+    if entry is None:
+        return None
+    found = load(entry, f"agent {name}")
+    own = getattr(found, "name", None)
+    if _is_bookkeeper(found) and own != name:  # its policy would be loaded as another agent's, or as none's
+        said = f"the name {own!r}" if own else "no name"
+        problem = f"its class {entry.value} has {said}"
+        raise InvalidInput(f"agent {name}", problem, f'write name = "{name}" in it')
+    return found
 
 
 def _is_bookkeeper(chosen: object) -> TypeIs[type[Bookkeeper[Any]]]:

@@ -18,6 +18,7 @@ from tuner import plugin
 from tuner.agents import Agent, LoadLevels, State
 from tuner.agents.catalogue import AGENTS, agent_names, load_agent, make_agent
 from tuner.agents.rivals.random_search import RandomSearch
+from tuner.agents.rivals.search import SearchAgent
 from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.table.parameters import TableParameters
 from tuner.agents.rrl.table.perception import TablePerception
@@ -221,6 +222,29 @@ def test_third_party_bookkeepers_are_like_ours(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.undo()
     with pytest.raises(InvalidInput, match="of an unknown 'mine'"):
         load_agent(tmp_path, SPACE)
+
+
+@pytest.mark.parametrize(("own", "said"), [("random", "has the name 'random'"), (None, "has no name")])
+def test_a_third_party_class_is_named_as_its_entry_point(
+    monkeypatch: pytest.MonkeyPatch, own: str | None, said: str
+) -> None:
+    """Else its policy would be loaded as that of another agent, or not at all."""
+    made = type("Mine", (RandomSearch if own else SearchAgent,), {"_propose": lambda self, level: None})
+    entry = SimpleNamespace(name="mine", value="mine:Mine", load=lambda: made)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
+
+    with pytest.raises(InvalidInput, match=f'agent mine: its class mine:Mine {said}; write name = "mine"'):
+        make_agent("mine", SPACE)
+
+
+@pytest.mark.parametrize("name", ["rrl", "hill_climb"])
+def test_a_third_party_agent_has_no_name_of_ours(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """It was left out in silence, and ours was trained."""
+    entry = SimpleNamespace(name=name, value="mine:Mine", load=lambda: RandomSearch)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
+
+    with pytest.raises(InvalidInput, match=f"'{name}' is one of ours, and the entry point of mine:Mine"):
+        make_agent(name, SPACE)
 
 
 def test_start_outside_the_space() -> None:
