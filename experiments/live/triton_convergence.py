@@ -13,7 +13,7 @@ from tuner.control import WATCHED, WindowRecord
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import RATES, drive, measure_in_turns, objective, triton
-from tuner.experiments.live.triton_sweep import load_sweep
+from tuner.experiments.live.triton_sweep import check_sweeps, load_sweep
 from tuner.knobs import Configuration
 from tuner.laboratory.calibration import measure_server_model, train_in_simulation
 from tuner.profiler.attachment import Attachment
@@ -54,6 +54,10 @@ class TritonConvergence(SequentialExperiment[Convergence]):
     check = Scaled(6.0, quick=2.0)
     """Length of a window in turns, s."""
     rounds = Scaled(ROUNDS, quick=1)
+
+    def prepare(self) -> None:
+        """End at once where there is nothing to judge by."""
+        check_sweeps(self.options.folder, quick=self.options.quick)
 
     def proceed(self) -> Convergence:
         traces: Traces = {}

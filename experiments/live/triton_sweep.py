@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tuner.adapters.triton.configuration import MAX_BATCH_SIZE
+from tuner.adapters.triton.knobs import kind_of
 from tuner.control.drive.sweep import SweepResult, measure_configurations
+from tuner.errors import InvalidInput
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
-from tuner.experiments.live.testbed import GRIDS, RATES, distinct, triton
-from tuner.knobs import Configuration
+from tuner.experiments.live.testbed import GRIDS, QUICK_GRIDS, RATES, distinct, triton
+from tuner.knobs import Configuration, KnobSpace
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["TritonSweep", "load_sweep", "sweep_file"]
+__all__ = ["TritonSweep", "check_sweeps", "load_sweep", "sweep_file"]
 
 SECONDS = 6.0
 REFINED, REFINEMENTS = 12, 2
@@ -30,9 +33,34 @@ def load_sweep(folder: Path, rate: float) -> SweepResult:
     """Read the stored sweep of one load.
 
     Raises:
-        StorageError: It was not measured yet; run the experiment ``triton-sweep`` first.
+        StorageError: It was not measured yet, see :func:`check_sweeps`, or is damaged.
     """
     return SweepResult.load(sweep_file(folder, rate))
+
+
+def check_sweeps(folder: Path, *, quick: bool) -> None:
+    """Check that the sweep of each load is stored with all configurations of the grid, for who builds on it.
+
+    Args:
+        folder: Where the sweeps are stored.
+        quick: Whether the grid is that of a quick run.
+
+    Raises:
+        InvalidInput: One was not measured yet, was interrupted, or is of another grid.
+        StorageError: One is damaged.
+    """
+    grids = QUICK_GRIDS if quick else GRIDS
+    limit = int(max(grids[MAX_BATCH_SIZE]))
+    space = KnobSpace([kind_of(name, limit).knob(name, grid) for name, grid in grids.items()])
+    wanted = {space.decode(int(number)) for number in space.distinct}
+    for rate in RATES:
+        path = sweep_file(folder, rate)
+        rows = load_sweep(folder, rate).ranked() if path.exists() else []
+        found = wanted.intersection(Configuration(row.configuration) for row in rows)
+        if len(found) < len(wanted):
+            problem = f"{path} has {len(found)} of the {len(wanted)} configurations that this needs"
+            command = "tuner experiment run triton-sweep" + (" --quick" if quick else "")
+            raise InvalidInput("NAME", problem, f"run `{command}` first")
 
 
 @experiment(
