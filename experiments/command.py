@@ -15,6 +15,7 @@ from tuner.cli.usage import UserCommand
 if TYPE_CHECKING:
     from typing import Any
 
+    from tuner.experiments.frame.about import About
     from tuner.experiments.frame.experiment import Experiment
     from tuner.experiments.frame.result import Result
 
@@ -79,6 +80,8 @@ def run_experiment(
     from tuner.files.storage import make_folder_of
 
     kind = find(name).load()
+    if foreign_limit is not None:
+        _check_foreign_limit(kind.about)
     if plot is not None:
         _check_figures(kind, plot)
     path = out or (QUICK if quick else RESULTS) / f"{name}.json"
@@ -99,6 +102,14 @@ def run_experiment(
         print(figure)
     if measuring.stopped:
         raise typer.Exit(ExitCode.STOPPED)
+
+
+def _check_foreign_limit(about: About) -> None:
+    """Check before an experiment runs that it has windows to measure again."""
+    from tuner.errors import InvalidInput
+
+    if not about.foreign_limit:
+        raise InvalidInput("--foreign-limit", f"{about.name} sets no window aside by it", "leave it out")
 
 
 def _check_figures(kind: type[Experiment[Any, Any]], folder: Path) -> None:

@@ -33,6 +33,8 @@ class About:
     live: bool = False
     """Whether it measures live servers. Every task then needs the machine to itself, and every row differs
     from run to run."""
+    foreign_limit: bool = False
+    """Whether it heeds ``--foreign-limit``, which is refused for the others."""
     repeated: bool = True
     """Whether it is repeated for each seed; otherwise nothing in it is random, or once is long enough."""
     by_clock: tuple[str, ...] = ()

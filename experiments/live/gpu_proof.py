@@ -110,6 +110,7 @@ def require_gpu() -> None:
     minutes=8,
     repeated=False,
     live=True,
+    foreign_limit=True,
 )
 class GpuProof(SequentialExperiment[Proof]):
     """Sweeps the grid on one server, tunes fresh ones for each goal, and compares on a last one."""
@@ -172,7 +173,8 @@ class GpuProof(SequentialExperiment[Proof]):
         return QUICK_GRIDS if self.options.quick else GRIDS
 
     def _server(self, rate: float) -> Any:
-        return triton(rate, model=MODEL, grids=self._grids(), options=self.options_of_server)
+        grids, limit = self._grids(), self.options.foreign_limit
+        return triton(rate, model=MODEL, grids=grids, foreign_limit=limit, options=self.options_of_server)
 
     def _loaded(self) -> tuple[float, list[Swept]]:
         """Find the load, and measure the grid under it."""

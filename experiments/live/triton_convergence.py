@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -45,6 +46,7 @@ class Convergence(NamedTuple):
     title="Windows until RRL is within 15 % of the sweep's best, cold and warm",
     minutes=32,
     live=True,
+    foreign_limit=True,
 )
 class TritonConvergence(SequentialExperiment[Convergence]):
     """Runs the control loop cold and warm on fresh servers, and judges where it went."""
@@ -64,7 +66,7 @@ class TritonConvergence(SequentialExperiment[Convergence]):
         windows: dict[str, list[dict[str, Any]]] = {}
         for seed in range(self.options.seeds):
             for kind, count in (("cold", self.cold), ("warm", self.warm)):
-                with triton(RATES[0], seed=seed, quick=self.options.quick) as attachment:
+                with self._server(RATES[0], seed) as attachment:
                     agent = (
                         _trained(attachment, seed)
                         if kind == "warm"
@@ -141,11 +143,16 @@ class TritonConvergence(SequentialExperiment[Convergence]):
             for c, values in again.items()
         }
 
+    def _server(self, rate: float, seed: int) -> AbstractContextManager[Attachment]:
+        """Start a fresh server under a load, requests/s."""
+        quick, limit = self.options.quick, self.options.foreign_limit
+        return triton(rate, seed=seed, quick=quick, foreign_limit=limit)
+
     def _measure_in_turns(
         self, rate: float, configurations: list[Configuration]
     ) -> dict[Configuration, list[float]]:
         """Return the p95 of each in every round, s."""
-        with triton(rate, quick=self.options.quick) as attachment:
+        with self._server(rate, 0) as attachment:
             p95 = measure_in_turns(attachment, configurations, seconds=self.check, rounds=self.rounds)
             for configuration, values in p95.items():
                 text = ", ".join(f"{value * 1e3:.1f}" for value in values)

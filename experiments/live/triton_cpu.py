@@ -32,6 +32,7 @@ class TunedServer(NamedTuple):
     title="CPU saved by --objective cpu under a 40 ms SLO",
     minutes=8,
     live=True,
+    foreign_limit=True,
 )
 class CpuSaved(Experiment[str, TunedServer]):
     """Tunes fresh servers for latency and for CPU, and measures where each ends."""
@@ -44,7 +45,8 @@ class CpuSaved(Experiment[str, TunedServer]):
         return ("latency", "cpu")
 
     def measure(self, goal: str, seed: int) -> TunedServer:
-        with triton(RATE, seed=seed, quick=self.options.quick) as attachment:
+        quick, limit = self.options.quick, self.options.foreign_limit
+        with triton(RATE, seed=seed, quick=quick, foreign_limit=limit) as attachment:
             ended = _tune(attachment, goal, seed, self.windows)
             measurement = attachment.profiler.measure(self.check, settle=2.0)
         found = TunedServer(ended, measurement.cpu, measurement.latency_p95)

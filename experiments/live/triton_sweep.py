@@ -68,6 +68,7 @@ def check_sweeps(folder: Path, *, quick: bool) -> None:
     title="Exhaustive grid of the embedded Triton's MLP under two loads: the yardstick",
     minutes=20,
     live=True,
+    foreign_limit=True,
 )
 class TritonSweep(Experiment[float, SweepResult]):
     """Measures every configuration under both loads, then the best ones again."""
@@ -83,7 +84,8 @@ class TritonSweep(Experiment[float, SweepResult]):
         return (0,)
 
     def measure(self, rate: float, seed: int) -> SweepResult:
-        with triton(rate, quick=self.options.quick, seed=seed) as attachment:
+        quick, limit = self.options.quick, self.options.foreign_limit
+        with triton(rate, quick=quick, seed=seed, foreign_limit=limit) as attachment:
             result = _empty(attachment, rate, self.options.seeds)
             self._add(attachment, result, distinct(attachment), self.options.seeds)
             # The best of all must not be the luck of one window.

@@ -122,6 +122,7 @@ class Study(NamedTuple):
     paper="RRL",
     minutes=18,
     live=True,
+    foreign_limit=True,
 )
 class SimToReal(SequentialExperiment[Study]):
     """Calibrates, predicts, trains and tunes on the embedded Triton."""

@@ -56,6 +56,15 @@ def test_an_experiment_without_a_figure_says_so_before_it_runs(run: Run) -> None
     assert "--plot" in ended.said
 
 
+@pytest.mark.parametrize("name", ["symphony-analytic", "dispatch-faults"])
+def test_a_limit_of_foreign_processes_that_nothing_heeds_is_refused(run: Run, name: str) -> None:
+    """Before anything is measured; it was ignored."""
+    ended = run("experiment", "run", name, "--quick", "--foreign-limit", "0.5")
+
+    assert ended.code == 2
+    assert f"error: --foreign-limit: {name} sets no window aside by it; leave it out" in ended.err
+
+
 def test_gpu_proof_says_that_there_is_no_gpu(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one sentence, before a server is started."""
     monkeypatch.setattr("tuner.profiler.gpu.Gpus.__len__", lambda _: 0)

@@ -1,12 +1,15 @@
-"""What is held beside the best of several configurations."""
+"""The bench of the live experiments: what they ask it for, and what it makes of windows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import pytest
 
+from tuner.experiments.frame.discovery import Declared, declared
+from tuner.experiments.frame.options import ExperimentOptions
 from tuner.experiments.live import testbed
 from tuner.experiments.live.testbed import measure_beside_best
 from tuner.knobs import Configuration
@@ -34,3 +37,25 @@ def test_other_rounds_choose_the_best_than_compare_it(monkeypatch: pytest.Monkey
     assert calls == [([*GRID, *HELD], 2), ([GRID[1], *HELD], 3)]
     assert found == {GRID[1]: [0.015] * 3, HELD[0]: [0.013] * 3}
     assert next(iter(found)) == GRID[1]
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in declared().values() if one.about.foreign_limit], ids=lambda one: one.about.name
+)
+def test_the_limit_of_foreign_processes_reaches_the_server(
+    one: Declared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each experiment that says that it heeds it."""
+
+    class Asked(Exception):
+        """Instead of a server."""
+
+    def asked(*_: object, foreign_limit: float | None = None, **__: object) -> None:
+        assert foreign_limit == 0.5
+        raise Asked
+
+    monkeypatch.setattr(import_module(one.module), "triton", asked)
+    experiment = one.load()(ExperimentOptions(seeds=1, quick=True, foreign_limit=0.5))
+
+    with pytest.raises(Asked):
+        experiment.measure(next(iter(experiment.tasks())), 0)
