@@ -11,7 +11,7 @@ from typing import Any
 from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import LABELS, PoolExperiment, name_of
-from tuner.experiments.kairos.pools import measured_pools
+from tuner.experiments.kairos.pools import first_seed_pools
 from tuner.experiments.kairos.search import QUICK_LIMIT, PoolSearch, search_pools, until_best
 from tuner.planning.pools.search import SearchResult
 from tuner.report import style
@@ -40,10 +40,12 @@ class PoolsTried(PoolExperiment[PoolSearch, SearchResult]):
     def tasks(self) -> list[PoolSearch]:
         return [self._search(model, policy) for model in LABELS for policy in POLICIES]
 
+    def prepare(self) -> None:
+        """Read what all pools serve; those of a quick run have other requests."""
+        self._stored = {} if self.options.quick else first_seed_pools(self.options.folder)
+
     def measure(self, task: PoolSearch, seed: int) -> SearchResult:
-        known = {}
-        if (task.policy, seed) == STORED and not self.options.quick:
-            known = measured_pools(self.options.folder, task.setting.model)["kairos"]
+        known = self._stored.get(task.setting.model, {}) if (task.policy, seed) == STORED else {}
         return search_pools(task, seed, self.rate, known)
 
     def rows(self, found: Answers[PoolSearch, SearchResult]) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tuner.experiments.frame.experiment import Answers, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
 from tuner.experiments.kairos.cell import LABELS, Cell, CellExperiment, Pool, PoolSpace, name_of
-from tuner.experiments.kairos.pools import measured_pools
+from tuner.experiments.kairos.pools import first_seed_pools
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -38,13 +38,16 @@ class HighestBounds(CellExperiment):
             for pool in space.highest(self.shown)
         ]
 
+    def prepare(self) -> None:
+        """Read what all pools serve with the first seed."""
+        self._stored = first_seed_pools(self.options.folder)
+
     def seeds_of(self, task: Cell) -> Sequence[int]:
         return super().seeds_of(task)[1:]
 
     def rows(self, found: Answers[Cell, float]) -> Iterator[Row]:
         for model, space in self.spaces().items():
-            stored = measured_pools(self.options.folder, model)["kairos"]
-            yield from _rows(LABELS[model], space, self._rates(found, space), stored)
+            yield from _rows(LABELS[model], space, self._rates(found, space), self._stored[model])
 
     def series(self, found: Answers[Cell, float]) -> Iterator[Series]:
         for model, space in self.spaces().items():
@@ -58,7 +61,7 @@ class HighestBounds(CellExperiment):
                 yield curve(CHOSEN, [place], [rates[space.chosen]], panel=label)
 
     def _rates(self, found: Answers[Cell, float], space: PoolSpace) -> Rates:
-        stored = measured_pools(self.options.folder, space.setting.model)["kairos"]
+        stored = self._stored[space.setting.model]
         return {pool: [stored[pool], *found[Cell(space.setting, pool)]] for pool in space.highest(self.shown)}
 
     @staticmethod

@@ -19,9 +19,10 @@ from tuner.report import style
 from tuner.report.series import Series, curve
 from tuner.workload.sizes import parse_sizes
 
-__all__ = ["EveryPool", "measured_pools"]
+__all__ = ["EveryPool", "first_seed_pools", "measured_pools"]
 
 NAME = "kairos-pools"
+FIX = f"run `tuner experiment run {NAME} --seeds 1` first"
 MEASURED = ("kairos", "oracle")
 QUICK_POOLS = 12
 NEAR = 0.01
@@ -109,21 +110,38 @@ class EveryPool(CellExperiment):
 def measured_pools(folder: Path, model: str) -> dict[str, dict[Pool, float]]:
     """Return the stored goodput of every pool, by policy and pool, requests/s.
 
+    Of several seeds it is the median.
+
     Raises:
         InvalidInput: The experiment was not run yet.
     """
-    path = folder / f"{NAME}.json"
-    if not path.exists():
-        raise InvalidInput("NAME", f"needs the result of {NAME}", f"run `tuner experiment run {NAME}` first")
-    details = _details(path, path.stat().st_mtime_ns)[model]
+    details = _stored(folder).details[model]
     pools = [tuple(pool) for pool in details["pools"]]
     return {policy: dict(zip(pools, details[policy], strict=True)) for policy in MEASURED}
 
 
+def first_seed_pools(folder: Path) -> dict[str, dict[Pool, float]]:
+    """Return the stored goodput of every pool under Kairos with the first seed, by model, requests/s.
+
+    Raises:
+        InvalidInput: The experiment was not run yet, or with more seeds, of which it stores the medians.
+    """
+    if (seeds := _stored(folder).seeds) != 1:
+        raise InvalidInput("NAME", f"needs the result of {NAME} with one seed, but it is of {seeds}", FIX)
+    return {model: measured_pools(folder, model)["kairos"] for model in LABELS}
+
+
+def _stored(folder: Path) -> Result:
+    path = folder / f"{NAME}.json"
+    if not path.exists():
+        raise InvalidInput("NAME", f"needs the result of {NAME}", FIX)
+    return _read(path, path.stat().st_mtime_ns)
+
+
 @cache
-def _details(path: Path, _: int) -> dict[str, Any]:
+def _read(path: Path, _: int) -> Result:
     """Read a result once, as long as the file is the same."""
-    return Result.load(path).details
+    return Result.load(path)
 
 
 def _rows(model: str, pools: list[Pool], bound: np.ndarray, rates: np.ndarray) -> Iterator[Row]:

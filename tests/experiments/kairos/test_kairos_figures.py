@@ -12,6 +12,7 @@ import pytest
 
 from tests.experiments.quick import quick
 from tuner.errors import InvalidInput
+from tuner.experiments.frame.options import ExperimentOptions
 from tuner.experiments.kairos import fig12, pools
 from tuner.experiments.kairos.cell import (
     LABELS,
@@ -122,11 +123,11 @@ def test_figure_8_has_the_gain_of_every_model() -> None:
 @pytest.mark.usefixtures("pretend")
 def test_pools_are_stored_for_the_other_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pool with its bound; figures 11 and 13 are made from them, and say so when they are missing."""
-    with pytest.raises(InvalidInput, match="tuner experiment run kairos-pools"):
+    with pytest.raises(InvalidInput, match="tuner experiment run kairos-pools --seeds 1"):
         quick(HighestBounds, folder=tmp_path).run()
     monkeypatch.setattr(pools, "QUICK_POOLS", 400)
     monkeypatch.setattr(pools, "ceilings", lambda some, *_: np.full(len(some), 1e4))  # takes long for all
-    result = quick(EveryPool, seeds=2).run()
+    result = quick(EveryPool).run()
     result.save(tmp_path / "kairos-pools.json")
 
     stored = pools.measured_pools(tmp_path, "rm2")
@@ -143,6 +144,19 @@ def test_pools_are_stored_for_the_other_figures(tmp_path: Path, monkeypatch: pyt
     counts = quick(RivalSearches, seeds=2, folder=tmp_path).run()
     assert counts.panel()[0].y == [1.0] * len(LABELS)
     assert all(min(series.y) > 1 for series in counts.panel()[1:])  # type: ignore[operator, type-var]
+
+
+@pytest.mark.usefixtures("pretend")
+@pytest.mark.parametrize("kind", [PoolsTried, HighestBounds])
+def test_the_median_of_several_seeds_is_not_taken_for_the_first_one(
+    kind: type[PoolsTried | HighestBounds], tmp_path: Path
+) -> None:
+    """It is refused before anything is measured."""
+    quick(EveryPool, seeds=2).run().save(tmp_path / "kairos-pools.json")
+    experiment = kind(ExperimentOptions(seeds=2, folder=tmp_path, workers=1))
+
+    with pytest.raises(InvalidInput, match="with one seed, but it is of 2; run"):
+        experiment.prepare()
 
 
 @pytest.mark.usefixtures("pretend")
