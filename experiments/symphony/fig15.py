@@ -42,6 +42,7 @@ class Imbalance(NamedTuple):
     title="Imbalance of 800 models in 20 sub-clusters, by integer programming and at random",
     paper="Symphony",
     minutes=7,
+    repeated=False,
 )
 class PartitionedModels(Experiment[int, Imbalance]):
     """Random instances, each solved by both."""
@@ -54,9 +55,6 @@ class PartitionedModels(Experiment[int, Imbalance]):
 
     def tasks(self) -> list[int]:
         return list(range(self.instances))
-
-    def seeds_of(self, _: int) -> range:
-        return range(1)  # an instance is a seed
 
     def measure(self, task: int, seed: int) -> Imbalance:  # noqa: ARG002 - the task is the seed
         rng = np.random.default_rng(task)
