@@ -1,8 +1,8 @@
-"""One live decision: how long a call from Python takes that gives the scheduler a request.
+"""One live decision: how long a call from Python takes that tells the scheduler of a request or an end.
 
-The time per ``Scheduler.arrive``, over a stream of requests at the rate of the scenario; ``finish`` and
-``wake`` are called when their time comes. The baseline is the policy in plain Python on the same events. An
-empty compiled function called from Python shows what of the time no scheduler can save.
+The time per ``Scheduler.arrive`` and per ``finish``, over a stream of requests at the rate of the scenario;
+``wake`` is called when its time comes, and not reported. The baseline is the policy in plain Python on the
+same events. An empty compiled function called from Python shows what of the time no scheduler can save.
 """
 
 from __future__ import annotations
