@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.command_line import Run
-from tests.docs.page import ROOT, run_commands
+from tests.docs.page import ROOT, blocks, run_commands
 from tuner.adapters import Counters, Description, registry
 
 PAGE = ROOT / "docs" / "adapters.md"
@@ -114,6 +115,20 @@ def test_the_page_lists_every_field(kind: type) -> None:
     listed = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
 
     assert listed == [field.name for field in dataclasses.fields(kind)]
+
+
+def test_the_example_is_installed_where_the_tuner_is() -> None:
+    """By pipx and by uv, too, in whose environments plain `pip` puts nothing."""
+    said = blocks(PAGE, "text")[0]
+
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    folder = f"./{EXAMPLE.relative_to(ROOT)}"
+    for command in (
+        f"pipx inject {ours} {folder}",
+        f"uv tool install . --with {folder}",
+        f"pip install {folder}",
+    ):
+        assert f"{command} " in said
 
 
 def test_the_adapter_is_short() -> None:
