@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -106,8 +107,11 @@ def run_pip(arguments: Sequence[str], what: str) -> None:
         what: The package, for the error.
 
     Raises:
-        AdapterError: It failed; the message has the end of its output.
+        AdapterError: It failed, and the message has the end of its output; or this Python has no pip.
     """
+    if find_spec("pip") is None:  # as in an environment that uv has made
+        fix = f"in a clone: uv tool install --with pip '.[demo]', or {sys.executable} -m ensurepip"
+        raise AdapterError(f"pip, which fetches {what}, is not installed beside servetune; {fix}")
     command = [sys.executable, "-m", "pip", *arguments, "--disable-pip-version-check", "--quiet"]
     try:
         subprocess.run(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
-from tuner.adapters.embedded.cache import cache_folder, cached_folder
+from tuner.adapters.embedded import cache
+from tuner.adapters.embedded.cache import cache_folder, cached_folder, run_pip
 from tuner.errors import AdapterError, StorageError
 
 
@@ -86,3 +88,12 @@ def test_unwritable_cache(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="SERVETUNE_CACHE"):
         cached_folder("thing", write)
+
+
+def test_an_environment_without_pip_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uv makes such ones; it was said that the Python has no such module."""
+    monkeypatch.setattr(cache, "find_spec", lambda _: None)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("was run"))
+
+    with pytest.raises(AdapterError, match=r"pip, which fetches thing==1, .*: uv tool install --with pip '"):
+        run_pip(["download", "thing==1"], "thing==1")
