@@ -239,7 +239,10 @@ class OneTaskExperiment(Experiment[None, Answer]):
 
 
 class SequentialExperiment(OneTaskExperiment[Answer]):
-    """An experiment that is one sequence of steps, each of which needs the machine to itself."""
+    """An experiment that is one sequence of steps, each of which needs the machine to itself.
+
+    Ctrl-C loses them all: what can be measured seed by seed is better an :class:`OneTaskExperiment`.
+    """
 
     def seeds_of(self, _: None) -> Sequence[int]:
         """Return one seed: the steps repeat by themselves what needs repeating."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tuner.agents.rrl import RRL
-from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
+from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import objective, repeated, triton
 from tuner.experiments.live.triton_convergence import windows_to_converge
@@ -58,20 +58,19 @@ class ModelRun(NamedTuple):
     live=True,
     shown=40,
 )
-class NeuralLive(SequentialExperiment[list[ModelRun]]):
-    """Watches, tunes cold and warm, and measures in turns what was held: model by model."""
+class NeuralLive(OneTaskExperiment[list[ModelRun]]):
+    """Watches, tunes cold and warm, and measures in turns what was held: model by model, seed by seed."""
 
     cold = Scaled(12, quick=4)
     warm = Scaled(6, quick=2)
     """Windows that count."""
     rounds = Scaled(3, quick=1)
 
-    def proceed(self) -> list[ModelRun]:
-        runs = [partial(self._run, model, seed) for seed in range(self.options.seeds) for model in MODELS]
-        return [repeated(run, self.report) for run in runs]
+    def measure(self, _: None, seed: int) -> list[ModelRun]:
+        return [repeated(partial(self._run, model, seed), self.report) for model in MODELS]
 
     def rows(self, found: Answers[None, list[ModelRun]]) -> Iterator[Row]:
-        (runs,) = found[None]
+        runs = _all_runs(found)
         first = [one.recommended for one in runs]
         near = 100 * sum(one <= RECOMMENDED_NEAR for one in first) / len(first)
         yield row("first recommendation: p95 over the best", first, published=RECOMMENDED_NEAR)
@@ -92,8 +91,7 @@ class NeuralLive(SequentialExperiment[list[ModelRun]]):
         return {"models": list(MODELS), "window": WINDOW, "cold": self.cold, "warm": self.warm}
 
     def details(self, found: Answers[None, list[ModelRun]]) -> dict[str, Any]:
-        (runs,) = found[None]
-        return {"runs": [one._asdict() | {"bench": one.bench._asdict()} for one in runs]}
+        return {"runs": [one._asdict() | {"bench": one.bench._asdict()} for one in _all_runs(found)]}
 
     def _run(self, model: str, seed: int) -> ModelRun:
         bench = choose_bench(model, seed, self.report)
@@ -123,6 +121,10 @@ class NeuralLive(SequentialExperiment[list[ModelRun]]):
     def _about(self, what: str) -> Callable[[str], None]:
         """Return a report of what is being done."""
         return lambda line: self.report(f"{what}  {line}")
+
+
+def _all_runs(found: Answers[None, list[ModelRun]]) -> list[ModelRun]:
+    return [run for runs in found[None] for run in runs]
 
 
 def _undisturbed(attachment: Attachment) -> list[Measurement]:
