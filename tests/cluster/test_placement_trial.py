@@ -54,3 +54,19 @@ def test_a_plan_stays_chosen_though_it_serves_less_of_other_arrivals(monkeypatch
     chosen = choose_placement(scenario)
 
     assert (chosen.placement, chosen.rate, chosen.packed) == (other, 90.0, 100.0)
+
+
+@pytest.mark.compiled
+def test_a_session_without_requests_in_the_time_has_no_place() -> None:
+    """Its rate begins after a minute, of which 11 s are simulated; the other has both accelerators."""
+    sessions = [
+        Session(name="now", alpha_ms=1.053, beta_ms=5.072, slo_ms=25.0, rate=2500.0),
+        Session(name="later", alpha_ms=5.09, beta_ms=18.368, slo_ms=70.0, rate=((0.0, 0.0), (60.0, 250.0))),
+    ]
+    scenario = Scenario(policy="nexus", accelerators=2, sessions=tuple(sessions))
+
+    chosen = choose_placement(scenario)
+
+    assert [[share.session for share in row] for row in chosen.placement.backends] == [[0], [0]]
+    alone = scenario.model_copy(update={"sessions": scenario.sessions[:1]})
+    assert chosen.rate == pytest.approx(goodput(alone, tolerance=0.01).rate, rel=0.03)

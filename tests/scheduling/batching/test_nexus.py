@@ -366,6 +366,16 @@ def test_a_kind_hosts_no_session_that_it_cannot_serve() -> None:
         assert plan.backends == ((), own.backends[0], ())
 
 
+def test_a_session_without_requests_has_no_accelerator() -> None:
+    """The other has all of its own kind; the kind that could serve only the one without stays empty."""
+    for slos, hosted in (((0.5, 0.5), [{0}, {0}, {0}]), ((0.05, 0.5), [{0}, {0}, set()])):
+        spec = ClusterSpec(sessions=unlike(*slos), kinds=[0, 0, 1])
+
+        plan = make_placement(spec, [1000.0, 0.0])
+
+        assert [{share.session for share in row} for row in plan.backends] == hosted
+
+
 def test_a_kind_hosts_the_sessions_that_it_can_serve() -> None:
     """The session with an SLO of 50 ms is on kind 0 only; of the other each kind has its part."""
     spec = ClusterSpec(sessions=unlike(0.05, 0.5), kinds=[0, 1, 1])

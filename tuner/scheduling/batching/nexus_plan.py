@@ -110,7 +110,8 @@ def make_placement(
     Args:
         spec: Sessions and accelerators.
         rates: requests/s per session; if None every session is placed on every accelerator, each with the
-            batch that it would have alone. With one session that is the plan for any rate.
+            batch that it would have alone. With one session that is the plan for any rate. A session with a
+            rate of 0 is placed nowhere, unless all have it.
         bursts: Standard deviations of a session's requests in half of its time, for which it has room.
 
     Raises:
@@ -127,9 +128,12 @@ def make_placement(
         each = zip(kinds, peaks, counts, strict=True)
         rows = {kind: _everywhere(spec, kind, own, count) for kind, own, count in each}
     else:
-        parts = zip(kinds, peaks, _split(peaks, rates, counts), counts, strict=True)
+        asked = [index for index, rate in enumerate(rates) if rate] or range(len(rates))
+        own = [[index for index in asked if row[index]] for row in peaks]
+        parts = zip(kinds, own, _split(peaks, rates, counts), counts, strict=True)
         rows = {
-            kind: _host(spec, kind, own, part, count=count, bursts=bursts) for kind, own, part, count in parts
+            kind: _host(spec, kind, hosted, part, count=count, bursts=bursts)
+            for kind, hosted, part, count in parts
         }
     return Placement.of(rows[kind].pop(0) for kind in spec.kinds)
 
@@ -193,10 +197,9 @@ def _everywhere(spec: ClusterSpec, kind: int, rates: Sequence[float], count: int
 
 
 def _host(
-    spec: ClusterSpec, kind: int, peaks: Sequence[float], rates: Sequence[float], *, count: int, bursts: float
+    spec: ClusterSpec, kind: int, own: Sequence[int], rates: Sequence[float], *, count: int, bursts: float
 ) -> list[list[Hosted]]:
-    """Place the sessions that a kind can serve; rows of all its accelerators, empty if there are none."""
-    own = [index for index, peak in enumerate(peaks) if peak]
+    """Place a kind's own sessions; rows of all its accelerators, empty if there are none."""
     if not own:
         return [[] for _ in range(count)]
     only = replace(spec, sessions=[spec.sessions[index] for index in own])
