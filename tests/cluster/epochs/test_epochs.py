@@ -72,6 +72,29 @@ def test_one_overload_asks_for_more_accelerators_once(load_s: float) -> None:
     assert run.records[-1].bad == 0
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("kinds", [("t4", "a100"), ("a100", "t4")])
+def test_every_session_keeps_an_accelerator_that_can_serve_it(kinds: tuple[str, str]) -> None:
+    """One kind alone serves `a`; fewer are in use later, and it is served wherever that kind stands."""
+    counts = {"t4": 6, "a100": 2}
+    sessions = [
+        _on_kinds("a", 40.0, {"t4": (1.0, 79.0), "a100": (1.0, 14.0)}),
+        _on_kinds("b", 20.0, dict.fromkeys(kinds, (1.0, 19.0))),
+    ]
+    groups = [{"kind": kind, "count": counts[kind]} for kind in kinds]
+
+    run = simulate_epochs(scenario(planner="symphony", accelerators=groups, sessions=sessions))
+
+    assert run.records[-1].accelerators < sum(counts.values())
+    assert run.outcome.sessions[0].bad_rate < 0.05
+
+
+def _on_kinds(name: str, rate: float, lines: dict[str, tuple[float, float]]) -> Session:
+    """A session with an SLO of 50 ms, and a line of execution times (ms) for each kind."""
+    profiles = {kind: {"alpha_ms": alpha, "beta_ms": beta} for kind, (alpha, beta) in lines.items()}
+    return Session.model_validate({"name": name, "slo_ms": 50, "rate": rate, "profiles": profiles})
+
+
 def test_advice_need_not_be_followed() -> None:
     """Advice on a fixed cluster: fewer when it is idle, more than there are when it is overloaded."""
     run = simulate_epochs(scenario(planner="symphony", accelerators=2), fixed=True)

@@ -3,17 +3,22 @@
 Every accelerator loads all models, so that any can execute any. More are asked for at the end of an interval
 of the looks, fewer only at the end of an epoch. A new one serves as soon as it has loaded all models; with it
 an interval begins, for what was bad before would ask for as many a second time.
+
+The advice is a number. Which unlike accelerators are in use follows from it: always one of each kind that it
+takes to serve every session, and of all kinds the same share, as far as whole accelerators allow.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from tuner.cluster.epochs.record import EpochRecord, Observed
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import Simulation
 from tuner.planning.autoscale import ScalingRule
-from tuner.scheduling.fleet import park, unpark
+from tuner.scheduling.fleet import Fleet, can_serve, park, unpark
+from tuner.scheduling.vocabulary import Cluster
 
 __all__ = ["SymphonyEpochs"]
 
@@ -34,11 +39,13 @@ class SymphonyEpochs:
         self._count = len(scenario.cluster_spec().kinds)
         self._models = len(scenario.each_session)
         self._load = scenario.load_s * self._models
-        self._rule = ScalingRule(most=UNLIMITED if fixed else self._count)
-        self._used = list(range(self._count))
         self._pending: tuple[float, list[int]] | None = None
         self._epoch: Observed | None = None
         self.simulation = Simulation(scenario)
+        policy = self.simulation.policy
+        self._order, least = _in_order(policy.cluster, policy.fleet)
+        self._used = self._order
+        self._rule = ScalingRule(least=least, most=UNLIMITED if fixed else self._count)
         self.simulation.measure(0.0, scenario.interval.end)
 
     def begin(self) -> None:
@@ -59,7 +66,8 @@ class SymphonyEpochs:
         policy = self.simulation.policy
         for accelerator in new:
             unpark(policy.cluster, policy.fleet, accelerator)
-        self._used += new
+        used = {*self._used, *new}
+        self._used = [one for one in self._order if one in used]
         self._epoch = None
 
     def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
@@ -92,10 +100,35 @@ class SymphonyEpochs:
     def _scale(self, desired: int) -> None:
         policy = self.simulation.policy
         if desired > len(self._used):
-            free = [one for one in range(self._count) if one not in set(self._used)]
+            used = set(self._used)
+            free = [one for one in self._order if one not in used]
             self._pending = (self.simulation.now + self._load, free[: desired - len(self._used)])
         kept = []
         for place, accelerator in enumerate(self._used):
             if place < desired or not park(policy.cluster, policy.fleet, accelerator):
                 kept.append(accelerator)
         self._used = kept
+
+
+def _in_order(cluster: Cluster, fleet: Fleet) -> tuple[list[int], int]:
+    """Return the accelerators, the first to use first, and how many of them must always be in use.
+
+    Those few leave every session one that can serve it; the others come with the kinds in proportion.
+    """
+    kinds = cluster.accelerators["kind"].tolist()
+    if fleet.kinds.size == 1:
+        return list(range(len(kinds))), 1
+    sessions = range(len(cluster.sessions))
+    served = {kind: {one for one in sessions if can_serve(cluster, one, kind)} for kind in set(kinds)}
+    left, needed = set[int]().union(*served.values()), set[int]()
+    while left:
+        kind = max(served, key=lambda each: len(served[each] & left))
+        needed.add(kind)
+        left -= served[kind]
+    counts, seen = Counter(kinds), Counter[int]()
+    places = []
+    for kind in kinds:
+        first = kind in needed and not seen[kind]
+        places.append((not first, (seen[kind] + 0.5) / counts[kind]))
+        seen[kind] += 1
+    return sorted(range(len(kinds)), key=places.__getitem__), max(len(needed), 1)
