@@ -12,6 +12,7 @@ from tuner.cluster.goodput import goodput
 from tuner.cluster.placement_trial import choose_placement
 from tuner.cluster.scenario import Scenario, Session
 from tuner.scheduling.batching.nexus_balance import candidate_placements
+from tuner.scheduling.batching.nexus_plan import make_placement
 
 
 def make_scenario() -> Scenario:
@@ -54,6 +55,19 @@ def test_a_plan_stays_chosen_though_it_serves_less_of_other_arrivals(monkeypatch
     chosen = choose_placement(scenario)
 
     assert (chosen.placement, chosen.rate, chosen.packed) == (other, 90.0, 100.0)
+
+
+def test_a_placement_is_planned_for_the_rates_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the policy plans for its option; the rates of the sessions are what is simulated."""
+    rates = (500.0, 50.0, 50.0, 50.0, 50.0, 50.0)
+    scenario = make_scenario().model_copy(update={"options": {"rates": rates}})
+    monkeypatch.setattr(
+        placement_trial, "goodput", lambda *_, **__: SimpleNamespace(rate=1.0, multiplier=0.0)
+    )
+
+    chosen = choose_placement(scenario)
+
+    assert chosen.placement == make_placement(scenario.cluster_spec(), rates)
 
 
 @pytest.mark.compiled

@@ -15,6 +15,7 @@ import numpy as np
 from tuner.cluster.goodput import check_requests_come, goodput, long_enough
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.scenario.checks import sizes_problem
+from tuner.cluster.scenario.options import make_options
 from tuner.cluster.simulation import simulate
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.nexus_balance import candidate_placements, moves
@@ -67,12 +68,13 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
     scenario's, of which the chosen one may serve less.
 
     Args:
-        scenario: With accelerators and the rates that are planned for, in proportion.
+        scenario: With accelerators and the rates that are planned for, in proportion: the option ``rates`` of
+            the policy, or those of its sessions.
         note: Is told of every plan before it is simulated for the first time, and of the last simulations.
 
     Raises:
         InvalidInput: A session has sizes, of which the policy knows nothing; or no request comes in the time
-            that is simulated.
+            that is simulated; or there is not one rate per session.
     """
     for index, session in enumerate(scenario.sessions):
         if session.sizes is not None:
@@ -80,7 +82,9 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
     options = scenario.options if scenario.policy in (None, POLICY) else {}
     given = scenario.model_copy(update={"policy": POLICY, "planner": None, "options": options})
     check_requests_come(given)
-    rates = [session.mean_rate(given.duration) for session in given.each_session]
+    rates = make_options(POLICY, options).rates
+    if rates is None:
+        rates = [session.mean_rate(given.duration) for session in given.each_session]
     trial = _Trial(given.model_copy(update={"seed": given.seed + 1}), note)
     plans = list(candidate_placements(given.cluster_spec(), rates))
     for plan in plans:

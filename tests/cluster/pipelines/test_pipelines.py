@@ -115,7 +115,9 @@ def test_an_slo_may_be_below_a_millisecond() -> None:
 
 
 def test_rules_of_the_form() -> None:
-    """A policy for queries forms batches; a query must be finite."""
+    """A policy for queries forms batches, planned for the query's rate; a query must be finite."""
+    with pytest.raises(ValueError, match="the plan is made for `rate` of the query; leave it out"):
+        scenario(CHAIN, policy="nexus", options={"rates": [1.0, 1.0]})
     with pytest.raises(ValueError, match="there is no 'kairos' for queries"):
         scenario(CHAIN, policy="kairos")
     with pytest.raises(ValueError, match="requests"):

@@ -327,6 +327,33 @@ def test_a_file_for_a_simulation_needs_rates(tmp_path: Path) -> None:
     assert load_yaml(path, Scenario, use="goodput").total_rate == 1.0
 
 
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("policy: nexus\nmargin: 1.1", "line 2: margin: only a `planner` reads it, and there is none"),
+        ("policy: nexus\nepoch_s: 30", "line 2: epoch_s: only a `planner` reads it"),
+        ("policy: nexus\nload_s: 1", "line 2: load_s: only a `planner` reads it"),
+        ("policy: nexus\nmemory_mib: 10", "line 2: memory_mib: only a `planner` reads it"),
+        ("planner: symphony\nmargin: 1.1", "line 2: margin: symphony plans for the requests that come"),
+        ("planner: nexus\noptions: {rates: [5]}", r"line 2: options\.rates: nexus makes the plans"),
+        (
+            "planner: oblivious\noptions: {placement: [[[0, 1, 1.0]], []]}",
+            r"line 2: options\.placement: oblivious makes the plans",
+        ),
+    ],
+)
+def test_what_nothing_reads_is_refused(tmp_path: Path, head: str, said: str) -> None:
+    """In a file; a scenario made in Python, or copied to plan without its planner, may have it."""
+    path = tmp_path / "cluster.yaml"
+    rest = "accelerators: 2\nsessions:\n  - {name: a, alpha_ms: 1, beta_ms: 5, slo_ms: 25, rate: 100}\n"
+    path.write_text(f"{head}\n{rest}")
+
+    with pytest.raises(InvalidInput, match=said):
+        load_yaml(path, Scenario)
+    assert scenario(planner="nexus", policy="nexus", margin=1.1).margin == 1.1
+    assert scenario(margin=1.1).margin == 1.1
+
+
 def test_what_a_simulation_lacks_is_said() -> None:
     """A scenario made in Python may be incomplete; whoever simulates it gets the error."""
     session = {"name": "a", **LINE, "slo_ms": 25}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tuner.cluster.scenario import Scenario, Session
-from tuner.scheduling.batching.nexus_balance import candidate_placements, moves
-from tuner.scheduling.batching.nexus_plan import Placement, check_placement
+from tuner.scheduling.batching.nexus_balance import balanced_placement, candidate_placements, moves
+from tuner.scheduling.batching.nexus_plan import Placement, check_placement, make_placement
 from tuner.scheduling.cluster import ClusterSpec
 
 pytestmark = pytest.mark.kernels
@@ -48,6 +48,14 @@ def test_a_move_takes_work_from_where_most_is_lost() -> None:
         ]
         assert sorted(number != 0 for number in changed) == [False, True, True]
         assert min(range(3), key=changed.__getitem__) in hosts
+
+
+def test_without_rates_there_is_nothing_to_balance() -> None:
+    """The plan is that of equal rates."""
+    spec, none = make_spec(), [0.0] * 4
+    plan = make_placement(spec, none)
+
+    assert balanced_placement(spec, none, plan) == plan
 
 
 def test_there_is_no_move_where_a_session_has_no_time_to_wait() -> None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationInfo
+from pydantic import Field, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
 
 from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
@@ -14,7 +14,7 @@ from tuner.cluster.scenario.options import make_options, option_names
 from tuner.cluster.scenario.session import Arrival, Count, Rate, Session, check_rate_fits
 from tuner.cluster.simulation import Interval
 from tuner.cluster.workload import CHUNK, Workload
-from tuner.files.schema import NotNegative, Positive, StrictPart
+from tuner.files.schema import NotNegative, Positive, StrictPart, mistake
 from tuner.planning.queries import Query, QueryPlan, plan_query, plan_within
 from tuner.scheduling.batching.nexus_plan import make_placement
 from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, build_policy
@@ -73,6 +73,9 @@ class PipelineScenario(StrictPart):
     def _options_are_known(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "policy" in info.data:
             make_options(info.data["policy"], options)
+        if options.get("rates") is not None:
+            wrong = mistake("the plan is made for `rate` of the query; leave it out", "rates")
+            raise ValidationError.from_exception_data("options", [wrong])
         return options
 
     @check_field("arrival")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from pydantic_core import InitErrorDetails
 
@@ -21,7 +22,11 @@ __all__ = [
     "rate_mistakes",
     "size_mistakes",
     "sizes_problem",
+    "unread_mistakes",
 ]
+
+PLANNER_FIELDS = ("epoch_s", "load_s", "margin", "memory_mib")
+"""Fields of a scenario that only planners read."""
 
 
 def names(session: Session) -> list[str]:
@@ -103,6 +108,27 @@ def sizes_problem(policy: str) -> str:
     """Return why a session under a batching policy has no sizes."""
     others = ", ".join(DISTRIBUTION_POLICIES)
     return f"{policy} makes batches of requests of one size; leave sizes out, or use one of {others}"
+
+
+def unread_mistakes(
+    planner: str | None, given: Collection[str], options: Mapping[str, Any]
+) -> list[InitErrorDetails]:
+    """Return the fields and options that the file gives, and its planner, or a simulation without, ignores.
+
+    Args:
+        planner: Of the scenario.
+        given: The names of the fields that the file has.
+        options: Of the policy.
+    """
+    if planner is None:
+        problem = "only a `planner` reads it, and there is none; leave it out, or write planner: nexus"
+        return [mistake(problem, name) for name in PLANNER_FIELDS if name in given]
+    if planner == "symphony":
+        problem = "symphony plans for the requests that come, without a margin; leave it out"
+        return [mistake(problem, "margin")] if "margin" in given else []
+    problem = f"{planner} makes the plans, of the rates that come; leave it out"
+    unread = [name for name in ("placement", "rates") if options.get(name) is not None]
+    return [mistake(problem, "options", name) for name in unread]
 
 
 def instance_mistakes(

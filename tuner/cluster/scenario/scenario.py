@@ -13,7 +13,7 @@ from pydantic import ValidationError, ValidationInfo
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
 
-from tuner.cluster.scenario.checks import instance_mistakes, names
+from tuner.cluster.scenario.checks import instance_mistakes, names, unread_mistakes
 from tuner.cluster.scenario.form import PAPER, Form, use_of
 from tuner.cluster.scenario.hardware import Hardware
 from tuner.cluster.scenario.network import NetworkDraws
@@ -90,10 +90,10 @@ class Scenario(Form):
 
     @check_model(mode="after")
     def _file_is_complete(self, info: ValidationInfo) -> Scenario:
-        """Check a file for what its command needs, so that the mistake is reported with its line."""
+        """Check a file for what its command needs and reads, so that a mistake is reported with its line."""
         if use_of(info) not in ("simulate", "goodput"):
             return self
-        _refuse(self._missing())
+        _refuse(self._missing() + unread_mistakes(self.planner, self.model_fields_set, self.options))
         try:
             self.make_policy()
         except InvalidInput as error:

@@ -43,13 +43,15 @@ def balanced_placement(spec: ClusterSpec, rates: Sequence[float], plan: Placemen
     """Return a plan in which parts of sessions have moved to where there is room for bursts.
 
     A kind of accelerators stays as it is if it hosts a session that it cannot serve in time, or if an
-    accelerator hosts more sessions than it can serve at any rate.
+    accelerator hosts more sessions than it can serve at any rate. Without a rate all stays.
 
     Args:
         spec: Sessions and accelerators.
         rates: requests/s of each session.
         plan: Where they are.
     """
+    if not any(rates):
+        return plan
     rows = list(plan.backends)
     placed = [0.0] * len(spec.sessions)
     for row in rows:
