@@ -75,6 +75,31 @@ def test_the_oracle_keeps_small_requests_for_slow_instances() -> None:
     assert content["sessions"][0]["served"]["slow"] > 0
 
 
+def test_the_oracle_has_the_mix_of_sessions_that_the_others_serve() -> None:
+    """A session that begins after half a minute has as many of the requests as under other policies."""
+
+    def share(policy: str) -> float:
+        line = {"alpha_ms": 1.0, "beta_ms": 5.0, "slo_ms": 50.0}
+        sessions = [line | {"name": "a", "rate": 100.0}, line | {"name": "b", "rate": [[0, 0], [30, 300]]}]
+        given = {"policy": policy, "accelerators": 4, "sessions": sessions, "requests": 20_000}
+        workload, counts, until = Scenario.model_validate(given).make_workload(), np.zeros(2), 0.0
+        while until < math.inf:
+            chunk = workload.next_chunk()
+            counts += np.bincount(chunk.session, minlength=2)
+            until = chunk.until
+        assert counts.sum() == 20_000
+        return float(counts[1] / counts.sum())
+
+    assert share("oracle") == pytest.approx(share("ribbon"), abs=0.02)
+
+
+def test_the_oracle_serves_what_comes_later_only() -> None:
+    """The schedule's first step without requests is of no matter."""
+    cluster = pool("oracle", rate=[[0, 0], [20, 100]])
+
+    assert goodput(cluster).outcome.requests == cluster.requests
+
+
 def test_fcfs_on_one_instance_is_md1() -> None:
     """One size on one instance is the queue M/D/1: the goodput is where its formula says."""
     if PLAIN:

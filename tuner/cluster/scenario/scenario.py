@@ -234,16 +234,23 @@ class Scenario(Form):
         if self.requests is None:
             end = self.warmup_seconds + self.seconds
             return Interval(self.warmup_seconds, end, end)
-        end = float(np.nextafter(self._make_stream().last_arrival(), np.inf))
-        return Interval(0.0, end, end)
+        return Interval(0.0, self._all_have_come, self._all_have_come)
+
+    @cached_property
+    def _all_have_come(self) -> float:
+        """Just after the last of a given number of requests has come by their rates, s."""
+        return float(np.nextafter(self._make_stream().last_arrival(), np.inf))
 
     @property
     def duration(self) -> float:
-        """Length of the whole run, s; infinite if it has no end, no schedule and no trace."""
-        if self.requests is None or self.at_once:
+        """Length of the whole run, s; infinite if it has no end, no schedule and no trace.
+
+        Under the oracle it is the time in which its requests would come by their rates.
+        """
+        if self.requests is None:
             return self.warmup_seconds + self.seconds
         scheduled = any(isinstance(session.rate, tuple) for session in self.sessions)
-        return self.interval.last if scheduled or self.traced else math.inf
+        return self._all_have_come if scheduled or self.traced else math.inf
 
     def too_many_requests(self) -> str:
         """Return what is wrong if more requests would be simulated than anybody can wait for; empty if not.
