@@ -148,8 +148,9 @@ class NaiveTimeout(NaiveCluster):
         if not queue or running >= self.instances:
             return 0
         count = min(len(queue), self.largest(session))
-        sizes = self.options.preferred or (self.largest(session),)
-        best = max((size for size in sizes if size <= count), default=0)
+        largest = self.largest(session)
+        fitting = [size for size in self.options.preferred if size <= largest] or [largest]
+        best = max((size for size in fitting if size <= count), default=0)
         ripe = queue[0].arrival + delay <= self.now
         if best and not (ripe and delay > 0):
             return best

@@ -89,6 +89,17 @@ def test_passed_delay_does_not_mind_preferred_sizes() -> None:
     assert batches == [(0.0, 0, [0, 1]), (1.0, 0, [2, 3, 4])]
 
 
+@pytest.mark.parametrize("preferred", [(8,), (3, 8), ((8, 9),)])
+def test_a_preferred_size_that_no_batch_can_have_counts_as_none(preferred: Any) -> None:
+    """The profile ends at four, or three are preferred: a full batch goes at once, as without the option."""
+    options = TimeoutOptions(delay=1.0, preferred=preferred)
+    full = 3 if 3 in preferred else 4
+
+    batches, _ = trace(options, cluster(session(largest=4)), [0.0, 0.1, 0.2, 0.3])
+
+    assert batches[0] == (round(0.1 * (full - 1), 9), 0, list(range(full)))
+
+
 def test_preferred_sizes_without_delay() -> None:
     """Without a delay a preferred size goes first, and what is left right after it."""
     options = TimeoutOptions(preferred=(2,))
@@ -173,7 +184,7 @@ def test_network_delays_start() -> None:
 CHOICES: dict[str, list[Any]] = {
     "max_batch": [0, 1, 4],
     "delay": [0.0, 0.004, 0.03],
-    "preferred": [(), (2,), (2, 3)],
+    "preferred": [(), (2,), (2, 3), (12,)],
     "instances": [0, 1, 2],
     "max_enqueued": [0, 0, 5],
     "max_enqueued_batches": [0, 0, 2],
@@ -183,7 +194,7 @@ CHOICES: dict[str, list[Any]] = {
 
 def random_options(rng: np.random.Generator) -> TimeoutOptions:
     values = {name: choices[rng.integers(len(choices))] for name, choices in CHOICES.items()}
-    if values["max_batch"] == 1:
+    if values["max_batch"] and values["preferred"][-1:] > (values["max_batch"],):
         values["preferred"] = ()
     if values["max_batch"] == 4:
         values["allowed"] = [(), (1, 4), (2, 3, 4)][rng.integers(3)]

@@ -75,7 +75,7 @@ class TimeoutOptions:
     delay: float | tuple[float, ...] = 0.0
     """s that the oldest request of a batch may wait for others."""
     preferred: tuple[int, ...] | tuple[tuple[int, ...], ...] = ()
-    """Sizes that go at once (Triton); the largest batch if none."""
+    """Sizes that go at once (Triton); the largest batch if none, or none that it can have."""
     allowed: tuple[int, ...] | tuple[tuple[int, ...], ...] = ()
     """Sizes that batches are padded to (TF Serving), the last one the largest batch; every size if none."""
     instances: int | tuple[int, ...] = 0
@@ -185,7 +185,8 @@ def _preferred(options: TimeoutOptions, largest: Sequence[int]) -> np.ndarray:
         if sizes and limits[index] and sizes[-1] > limits[index]:
             problem = f"{sizes[-1]} is more than max_batch {limits[index]}"
             raise InvalidInput("preferred", problem, "leave it out or raise max_batch")
-        for size in sizes or (largest[index],):
+        fitting = [size for size in sizes if size <= largest[index]]
+        for size in fitting or (largest[index],):
             table[index, size:] = size
     return table
 
