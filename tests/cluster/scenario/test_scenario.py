@@ -216,6 +216,10 @@ def test_quantiles_of_distributions(text: str | float) -> None:
         ("gauss:1", "lognormal:MEDIAN,SIGMA"),
         ("lognormal:1", "write lognormal:MEDIAN,SIGMA"),
         ("lognormal:0,1", "greater than 0"),
+        (
+            "lognormal:0.1,500",
+            "SIGMA is the standard deviation of the logarithm, such as 0.5, and at most 10",
+        ),
         ("uniform:3,1", "LOW <= HIGH"),
         ("exponential:-1", "write exponential:MEAN"),
         ("uniform:1,x", "write uniform:LOW,HIGH"),

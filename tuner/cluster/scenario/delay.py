@@ -12,6 +12,8 @@ __all__ = ["DelayDistribution", "parse_delay"]
 
 FORMS = {"lognormal": "MEDIAN,SIGMA", "uniform": "LOW,HIGH", "exponential": "MEAN"}
 FIX = "write a number of ms, lognormal:MEDIAN,SIGMA, uniform:LOW,HIGH or exponential:MEAN"
+WIDEST = 10.0
+"""Largest SIGMA: then one draw in a hundred is more than 10^10 times the median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,9 @@ def parse_delay(value: object) -> DelayDistribution:
         raise ValueError(f"{value!r} needs numbers of at least 0; write {form}:{FORMS[form]}")
     if form == "lognormal" and numbers[0] == 0:
         raise ValueError(f"{value!r}: the median must be greater than 0")
+    if form == "lognormal" and numbers[1] > WIDEST:
+        what = "SIGMA is the standard deviation of the logarithm, such as 0.5"
+        raise ValueError(f"{value!r}: {what}, and at most {WIDEST:g}")
     if form == "uniform" and numbers[1] < numbers[0]:
         raise ValueError(f"{value!r}: `LOW <= HIGH` must hold")
     return DelayDistribution(form, *numbers)
