@@ -416,6 +416,36 @@ def test_the_split_of_whole_accelerators_is_simulated(plan: Plan) -> None:
     assert simulated["rate"] >= max(simulated["planned_rate"], simulated["even_rate"])
     assert f"2 accelerators serve {simulated['rate']:.4g} queries/s" in out
     assert sum(stage["budget_ms"] for stage in stored["stages"]) <= 400.001
+    assert stored["stages"][0]["rate"] == simulated["rate"]
+    assert f"2 stages within 400 ms at {simulated['rate']:g} queries/s" in out
+
+
+def test_the_split_of_whole_accelerators_is_planned_at_the_rate_that_they_serve(plan: Plan) -> None:
+    """At the file's rate its smallest batch takes longer to gather than the budget that was found."""
+    query = """slo_ms: 450
+rate: 20
+worst_case: true
+stages:
+  - {name: a, profile_ms: {8: 30, 16: 45}, next: [{stage: b}]}
+  - {name: b, alpha_ms: 1, beta_ms: 5}
+"""
+
+    code, _, err, stored = plan("query", query, "--accelerators", "8")
+
+    assert (code, err) == (0, "")
+    assert stored["stages"][0]["budget_ms"] < 430
+    assert stored["stages"][0]["rate"] == stored["simulated"]["rate"] > 20
+
+
+def test_accelerators_that_serve_no_query_in_time(plan: Plan) -> None:
+    """They serve 0 queries/s; the split is that of the file's rate."""
+    query = QUERY.replace("1: 8, 8: 30", "1: 199, 8: 1990").replace("1: 5, 8: 20", "1: 199, 8: 1990")
+
+    code, out, _, stored = plan("query", query, "--accelerators", "1")
+
+    assert (code, stored["simulated"]["rate"]) == (0, 0)
+    assert "1 accelerators serve 0 queries/s" in out
+    assert stored["stages"][0]["rate"] == 100
 
 
 def test_a_placement_is_chosen_by_simulation(plan: Plan) -> None:

@@ -44,7 +44,7 @@ def plan_query(
     A query calls several models, each on the outputs of others (Nexus,
     section 6.2). The plan gives every stage a time budget and a batch size,
     and compares with an even split. With --accelerators the budgets are those
-    that serve most in a simulation.
+    that serve most in a simulation, and the rate is the one they serve.
     """
     from tuner.cli.console import make_console, print_notes
     from tuner.files.yaml_file import load_yaml
@@ -57,7 +57,9 @@ def plan_query(
     check_plot(plot)
     plan = make_plan(query)
     chosen = None if accelerators is None else _choose(query, accelerators)
-    if chosen is not None:
+    if chosen is not None and chosen.rate > 0:
+        # At the file's rate they may be too short, as batches take longer to gather there, or far too long.
+        query = query.model_copy(update={"rate": chosen.rate})
         plan = plan_within(query, chosen.budgets)
     console = make_console()
     print_notes(console, plan.notes)
