@@ -157,6 +157,18 @@ def test_knobs_are_known_by_their_roles_alone(tmp_path: Path) -> None:
     assert (found.line.max_batch, found.line.parallel) == (32, 3)
 
 
+@pytest.mark.parametrize("roles", [ROLES, {}])
+def test_a_limit_above_any_request_is_none(tmp_path: Path, roles: dict[str, str]) -> None:
+    """However large the server's is, or the largest batch that it executed."""
+    one = window(largest=20_000, max_batch_size=65_536.0, instances=20_000.0) | {"roles": roles}
+
+    (found,) = read_observations(observed(tmp_path / "o.jsonl", one))
+
+    assert found.line.max_batch is None
+    assert found.line.parallel == (1000 if roles else 1)
+    assert found.largest == 20_000
+
+
 def test_a_file_from_before_knobs_had_roles_is_read_with_care(tmp_path: Path) -> None:
     """Nobody knows which knob limits its batches: none is planned larger than the largest one seen."""
     old = window(largest=500, max_batch_size=640.0, instances=2.0)

@@ -34,6 +34,7 @@ from tuner.files.schema import file_beside
 from tuner.knobs import Role
 from tuner.planning.pools.catalogue import InstanceType, Line, TypeProfile
 from tuner.profile import FEW, BatchingProfile, fit_profile
+from tuner.workload.sizes import LARGEST as LARGEST_REQUEST
 from tuner.workload.sizes import SizeDistribution
 
 __all__ = ["Learned", "LearnedFile", "read_observations", "with_profiles"]
@@ -221,8 +222,9 @@ def _learned(knobs: dict[str, float], windows: Sequence[Mapping[str, Any]]) -> L
     line = Line(
         alpha_ms=profile.alpha * 1e3,
         beta_ms=profile.beta * 1e3,
-        max_batch=most if most > 1 else None,  # 1: batching is off, and a request executes as it is sent
-        parallel=max(int(values.get(Role.PARALLELISM, 1)), 1),
+        # 1: batching is off, and a request executes as it is sent; a limit above any request splits none.
+        max_batch=most if 1 < most <= LARGEST_REQUEST else None,
+        parallel=min(max(int(values.get(Role.PARALLELISM, 1)), 1), LARGEST_REQUEST),
     )
     return Learned(line, profile.largest, profile.executions, knobs, roles_known=bool(roles) or not knobs)
 
