@@ -21,10 +21,11 @@ from tuner.cluster.scenario import Scenario
 from tuner.errors import InvalidInput
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Result, Row, row
+from tuner.planning.pools.ceiling import kept_mass
 from tuner.planning.pools.planner import Order, make_order, plan_order
 from tuner.planning.pools.pool import pools_within
 from tuner.planning.trials import plan_by_trials
-from tuner.planning.trials.candidate import kept_sizes, rough_ceilings
+from tuner.planning.trials.candidate import rough_ceilings
 from tuner.report import style
 from tuner.report.series import Series, curve
 
@@ -169,8 +170,8 @@ def _all_pools(order: Order) -> np.ndarray:
 def _best_of_all(order: Order, trial: PoolTrial) -> list[tuple[int, ...]]:
     """Return the pools that serve most of all, after a simulation of each that might."""
     pools = _all_pools(order)
-    kept = kept_sizes(order.sizes, order.session.quantile)
-    ceiling = rough_ceilings(pools, order.offers.latency, order.session.slo, kept.probability) * SLACK
+    mass = kept_mass(order.sizes.probability, order.session.quantile)
+    ceiling = rough_ceilings(pools, order.offers.latency, order.session.slo, mass) * SLACK
     best, rates = 0.0, dict[tuple[int, ...], float]()
     for place in np.argsort(-ceiling, kind="stable").tolist():
         if ceiling[place] <= best:

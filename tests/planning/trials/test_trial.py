@@ -11,11 +11,11 @@ from tuner.cluster.pool_trial import PoolTrial
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.scenario.network import Network
 from tuner.errors import InvalidInput
-from tuner.planning.pools.ceiling import ceilings
+from tuner.planning.pools.ceiling import ceilings, kept_mass
 from tuner.planning.pools.planner import Order, make_order, plan_order
-from tuner.planning.trials.candidate import Candidates, kept_sizes
+from tuner.planning.trials.candidate import Candidates, kept_sizes, rough_ceilings
 from tuner.planning.trials.plan import plan_by_trials
-from tuner.planning.trials.trial import FIRST, LAST, Evaluate, run_trials
+from tuner.planning.trials.trial import FIRST, LAST, SLACK, Evaluate, run_trials
 from tuner.workload.sizes import parse_sizes
 
 
@@ -85,6 +85,29 @@ def test_the_best_of_many_is_found_with_few_trials() -> None:
     assert list(plan.chosen.counts.values()) == [3, 5, 0]
     assert plan.tried < 6
     assert plan.chosen.simulated == pytest.approx(0.99 * plan.chosen.ceiling)
+
+
+def test_a_ceiling_goes_by_all_requests_and_not_by_those_that_must_be_in_time() -> None:
+    """Half of the requests may be late: the throughput of all is about twice that of the others."""
+    order = make_order(make(4.0, quantile=0.5))
+    _, evaluate = ideal(order, {(4, 0, 0): 0.95, (3, 5, 0): 0.99})
+
+    plan = plan_by_trials(order, evaluate)
+
+    assert list(plan.chosen.counts.values()) == [3, 5, 0]
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9, 0.95, 0.99])
+def test_the_rough_ceilings_are_near_the_exact_ones(quantile: float) -> None:
+    """Whatever the quantile leaves out; what they are below them, the trials allow for."""
+    order = make_order(make(4.0, quantile=quantile))
+    pools, latency, slo = np.array([[4, 0, 0], [3, 5, 0], [1, 9, 0]]), order.offers.latency, order.session.slo
+
+    exact = ceilings(pools, latency, slo, order.sizes.probability, quantile)
+    rough = rough_ceilings(pools, latency, slo, kept_mass(order.sizes.probability, quantile))
+
+    assert (exact <= rough * SLACK).all()
+    np.testing.assert_allclose(rough, exact, rtol=0.05)
 
 
 def test_luck_of_the_first_round_does_not_count() -> None:

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["STEEPEST", "ceilings"]
+__all__ = ["STEEPEST", "ceilings", "kept_mass"]
 
 STEPS = 400
 """Gradient steps; with the paper's figures the ceiling is then within 0.5 % of its limit."""
 STEEPEST = 5.0
 """Largest gradient that a step follows, so that a type with a price near 0 does not jump to the top."""
+LEAST = 1e-12
+"""Share of the requests below which it is a rounding error of the sum of all."""
 
 
 def ceilings(
@@ -36,12 +38,21 @@ def ceilings(
         probability: Of each size.   # (S+1,); [0] is 0
         quantile: Share of the requests that must meet the SLO.
     """
-    come = np.flatnonzero(probability)
-    kept = np.diff(np.minimum(np.cumsum(probability[come]), quantile), prepend=0.0)  # (K,) of the smallest
-    served = kept > 0
-    kept = kept[served]
-    times = np.where(latency <= slo, latency, np.inf)[:, come[served]]  # (T, K) s
-    return np.array([_ceiling(counts, times, kept) for counts in np.asarray(pools)])
+    mass = kept_mass(probability, quantile)
+    kept = np.flatnonzero(mass)
+    times = np.where(latency <= slo, latency, np.inf)[:, kept]  # (T, K) s
+    return np.array([_ceiling(counts, times, mass[kept]) for counts in np.asarray(pools)])
+
+
+def kept_mass(probability: np.ndarray, quantile: float) -> np.ndarray:
+    """Return the share of all requests that have a size and must meet the SLO; the largest need not.
+
+    Args:
+        probability: Of each size.   # (S+1,)
+        quantile: Share of the requests that must meet the SLO: what is returned adds up to it.   # (S+1,)
+    """
+    mass = np.diff(np.minimum(np.cumsum(probability), quantile), prepend=0.0)
+    return np.where(mass > LEAST, mass, 0.0)
 
 
 def _ceiling(counts: np.ndarray, times: np.ndarray, probability: np.ndarray) -> float:

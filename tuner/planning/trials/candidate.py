@@ -12,7 +12,7 @@ import numpy as np
 
 from tuner.planning.pools.bound import Terms, bounds
 from tuner.planning.pools.catalogue import Offers
-from tuner.planning.pools.ceiling import STEEPEST
+from tuner.planning.pools.ceiling import STEEPEST, kept_mass
 from tuner.planning.pools.pool import pools_within, ranked
 from tuner.rounding import ROUNDING
 from tuner.workload.sizes import SizeDistribution
@@ -40,21 +40,18 @@ class Candidates(NamedTuple):
 
 def kept_sizes(sizes: SizeDistribution, quantile: float) -> SizeDistribution:
     """Return the sizes without the largest requests that the quantile allows to be late."""
-    below = np.cumsum(sizes.probability) - sizes.probability  # strictly smaller
-    kept = np.where(below < quantile - 1e-12, sizes.probability, 0.0)
+    kept = np.where(kept_mass(sizes.probability, quantile) > 0, sizes.probability, 0.0)
     return SizeDistribution(name=sizes.name, probability=kept)
 
 
-def make_candidates(
-    offers: Offers, terms: Terms, slo: float, kept: SizeDistribution, budget: float
-) -> Candidates:
+def make_candidates(offers: Offers, terms: Terms, slo: float, mass: np.ndarray, budget: float) -> Candidates:
     """Return the candidates within a budget.
 
     Args:
         offers: What can be rented.
         terms: Of the kept sizes.
         slo: s.
-        kept: The sizes that must be served in time.
+        mass: Share of all requests that have a size and must be served in time.   # (S+1,)
         budget: $/h.
     """
     useful = terms.base | (terms.share > 0)
@@ -68,7 +65,7 @@ def make_candidates(
         bound = bounds(pools[chosen], terms)
         first = chosen[np.argsort(-bound, kind="stable")[:MOST]]
         chosen = np.union1d(first, np.flatnonzero(alone))
-    ceiling = rough_ceilings(pools[chosen], offers.latency, slo, kept.probability)
+    ceiling = rough_ceilings(pools[chosen], offers.latency, slo, mass)
     order = ranked(ceiling, pools[chosen] @ offers.price)
     chosen = chosen[order]
     return Candidates(pools[chosen], ceiling[order], alone[chosen], len(pools))
@@ -80,9 +77,16 @@ def _largest_alone(pools: np.ndarray, offers: Offers, most: np.ndarray, budget: 
     return np.asarray(((pools == affordable) | (pools == 0)).all(axis=1))
 
 
-def rough_ceilings(pools: np.ndarray, latency: np.ndarray, slo: float, probability: np.ndarray) -> np.ndarray:
-    """Return about the ceilings of many pools at once; `ceiling.py` explains them.   # (n,) requests/s."""
-    times, weight = _grouped(latency, slo, probability)  # (T, K), (K,)
+def rough_ceilings(pools: np.ndarray, latency: np.ndarray, slo: float, mass: np.ndarray) -> np.ndarray:
+    """Return about the ceilings of many pools at once; `ceiling.py` explains them.   # (n,) requests/s.
+
+    Args:
+        pools: Instances of each type.   # (n, T)
+        latency: Execution time by type and items.   # (T, S+1) s
+        slo: s.
+        mass: Share of all requests that have a size and must be served in time.   # (S+1,)
+    """
+    times, weight = _grouped(latency, slo, mass)  # (T, K), (K,)
     number = np.maximum(pools, 1e-9)  # (n, T)
     worth = np.where(pools > 0, 1.0, 0.0)
     worth /= worth.sum(axis=1, keepdims=True)
@@ -102,14 +106,14 @@ def rough_ceilings(pools: np.ndarray, latency: np.ndarray, slo: float, probabili
     return 1 / dearest
 
 
-def _grouped(latency: np.ndarray, slo: float, probability: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _grouped(latency: np.ndarray, slo: float, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean time by type and group of sizes, and the share of each group.   # (T, K) s, (K,).
 
     The time is ``TOO_LONG`` where a size of the group misses the SLO.
     """
-    come = np.flatnonzero(probability)
-    share = probability[come]
-    group = np.minimum((np.cumsum(share) - share / 2) * GROUPS, GROUPS - 1).astype(int)
+    come = np.flatnonzero(mass)
+    share = mass[come]
+    group = np.minimum((np.cumsum(share) - share / 2) / share.sum() * GROUPS, GROUPS - 1).astype(int)
     group = np.unique(group, return_inverse=True)[1]
     weight = np.bincount(group, weights=share)
     work = np.where(latency[:, come] <= slo, latency[:, come], TOO_LONG) * share

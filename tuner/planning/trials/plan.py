@@ -8,7 +8,7 @@ import numpy as np
 
 from tuner.errors import InvalidInput
 from tuner.planning.pools.bound import auxiliary_limited, bounds, make_terms
-from tuner.planning.pools.ceiling import ceilings
+from tuner.planning.pools.ceiling import ceilings, kept_mass
 from tuner.planning.pools.choice import Homogeneous
 from tuner.planning.pools.plan import PlannedPool, PoolPlan
 from tuner.planning.pools.planner import SHOWN, Order, check_order
@@ -34,7 +34,8 @@ def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
     kept = kept_sizes(order.sizes, session.quantile)
     terms = make_terms(offers.latency, session.slo, kept.probability)
     check_order(order, kept, terms)
-    candidates = make_candidates(offers, terms, session.slo, kept, order.budget)
+    mass = kept_mass(order.sizes.probability, session.quantile)
+    candidates = make_candidates(offers, terms, session.slo, mass, order.budget)
     trials = run_trials(candidates, evaluate)
     if not any(trials.finalists.values()):
         problem = (
