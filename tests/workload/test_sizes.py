@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,7 +89,8 @@ def test_traces_are_counted(tmp_path: Path) -> None:
         10: 0.75,
         30: 0.25,
     }
-    assert sizes.name == "trace:sizes.txt"
+    assert (sizes.name, sizes.requests) == ("trace:sizes.txt", 4)
+    assert parse_sizes("paper").requests == math.inf
 
 
 @pytest.mark.parametrize(

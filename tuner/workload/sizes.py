@@ -44,6 +44,8 @@ class SizeDistribution:
     """As in the file: ``paper``, ``lognormal:5.1,0.2``."""
     probability: np.ndarray  # (LARGEST+1,); [0] is 0
     """By size, in items."""
+    requests: float = math.inf
+    """How many were observed for it; infinite if the probabilities are given."""
 
     def __post_init__(self) -> None:
         table = np.asarray(self.probability, dtype=float)
@@ -158,7 +160,7 @@ def observed_sizes(sizes: np.ndarray, name: str = "observed") -> SizeDistributio
     if len(sizes) == 0:
         raise ValueError("no request was observed yet")
     counts = np.bincount(sizes, minlength=LARGEST + 1)
-    return SizeDistribution(name=name, probability=counts.astype(float))
+    return SizeDistribution(name=name, probability=counts.astype(float), requests=len(sizes))
 
 
 def parse_sizes(text: str) -> SizeDistribution:
@@ -215,7 +217,7 @@ def _read_trace(path: Path) -> SizeDistribution:
         raise InvalidInput(f"sizes {path}", "is not text", "write one size per line") from None
     if not counts.any():
         raise InvalidInput(f"sizes {path}", "holds no sizes", "write one size per line")
-    return SizeDistribution(name=f"trace:{path.name}", probability=counts)
+    return SizeDistribution(name=f"trace:{path.name}", probability=counts, requests=float(counts.sum()))
 
 
 def _size(entry: str, place: str) -> int:

@@ -221,6 +221,20 @@ def test_without_a_plan_older_queries_tell_of_a_change() -> None:
     assert watch.decide(now).changed
 
 
+def test_chance_in_the_sizes_of_a_plan_is_no_change() -> None:
+    """After a switch the planned sizes are a thousand requests, which are themselves off by chance."""
+    sizes, pool = parse_sizes("gaussian:300,100"), {"g4dn.xlarge": 1}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        watch = Replanner(SESSION, paper_catalogue()[:1], 0.6, pool, rules=Rules(startup=0.0))
+        watch.observe_window(0.0, 10.0, sizes.sample(rng, 1000))
+        watch.switched(pool, 10.0)
+        for begin in range(10, 70, 10):
+            watch.observe_window(begin, begin + 10, sizes.sample(rng, 1000))
+
+            assert not watch.decide(begin + 10).changed
+
+
 def test_mistakes() -> None:
     """Types that are not offered, and rules that make no sense."""
     with pytest.raises(InvalidInput, match=r"pool p3: is not in the catalogue; use g4dn\.xlarge"):

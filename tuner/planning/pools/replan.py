@@ -46,7 +46,8 @@ __all__ = ["PoolDecision", "Replanner", "Rules"]
 RECENT = 1000
 """Requests over which the rate is measured and a change of the sizes is tested."""
 SURE = 2.23
-"""Threshold of the Kolmogorov-Smirnov statistic times sqrt(requests); chance exceeds it once in 10,000."""
+"""Threshold of the Kolmogorov-Smirnov statistic times sqrt(requests); chance exceeds it once in 10,000.
+Between samples of n and of m requests, n m / (n + m) count."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -304,14 +305,16 @@ class Replanner:
 
     def _has_changed(self) -> bool:
         """Whether the recent sizes differ from the planned or the older ones by more than chance allows."""
-        known = self._planned
-        if known is None:
-            if len(self._monitor) < 2 * RECENT:
-                return False
-            known = self._monitor.distribution()
-        recent = self._recent.distribution()
+        known, recent = self._planned, self._recent.distribution()
+        if known is not None:
+            count = recent.requests / (1 + recent.requests / known.requests)
+        elif len(self._monitor) < 2 * RECENT:
+            return False
+        else:
+            # The recent ones are among these, and so nearer to them than to others: that makes up for it.
+            known, count = self._monitor.distribution(), recent.requests
         apart = np.abs(np.cumsum(recent.probability) - np.cumsum(known.probability)).max()
-        return bool(apart * np.sqrt(len(self._recent)) > SURE)
+        return bool(apart * np.sqrt(count) > SURE)
 
     def _sizes(self, changed: bool) -> SizeDistribution:
         return (self._recent if changed else self._monitor).distribution()
