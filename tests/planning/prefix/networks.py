@@ -44,6 +44,41 @@ def onnx_variant(names: str, *, body: int = 0, head: int = 0, deep: int = 1, row
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def onnx_mixing(how: str, *, head: int) -> ModelProto:
+    """Return a network whose first dimension is requests times tokens, or tokens, before its head ``head``.
+
+    Args:
+        how: ``Reshape`` or ``Transpose``; both leave the first dimension open.
+        head: Other numbers have other weights there.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    constants = {
+        "w0": np.random.default_rng(0).normal(size=(WIDTH, WIDTH)).astype(np.float32),
+        "head": np.random.default_rng([1, head]).normal(size=(WIDTH, WIDTH)).astype(np.float32),
+        "flat": np.array([-1, WIDTH]),
+        "deep": np.array([-1, ROWS, WIDTH]),
+    }
+    reshapes = how == "Reshape"
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["a"]),
+        helper.make_node(how, ["a", "flat"] if reshapes else ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "head"], ["c"]),
+        helper.make_node(how, ["c", "deep"] if reshapes else ["c"], ["y"]),
+    ]
+    for node in () if reshapes else (nodes[1], nodes[3]):
+        node.attribute.append(helper.make_attribute("perm", [1, 0, 2]))
+    tokens = ROWS if reshapes else "S"
+    graph = helper.make_graph(
+        nodes,
+        "mixing",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", tokens, WIDTH])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, None, WIDTH])],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def torch_variant(*, head: int, residual: bool = True) -> GraphModule:
     """Return a traced residual network whose last layer depends on ``head``."""
     import torch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.planning.prefix.networks import onnx_variant, some_rows, torch_variant
+from tests.planning.prefix.networks import ROWS, WIDTH, onnx_mixing, onnx_variant, some_rows, torch_variant
 from tuner.errors import InvalidInput
 from tuner.planning.prefix import PrefixBatch, PrefixRequest, common_prefix, families
 from tuner.planning.prefix.fx_module import cut_fx, fx_part, read_fx
@@ -17,14 +17,17 @@ from tuner.planning.prefix.run import Part
 
 if TYPE_CHECKING:
     import torch
+    from onnx import ModelProto
     from torch.fx import GraphModule
 
 REQUESTS = [PrefixRequest(name, some_rows(seed, 1 + seed % 2)) for seed, name in enumerate("abcab")]
 
 
-def assert_same_answers(batch: PrefixBatch, alone: dict[str, Part]) -> None:
+def assert_same_answers(
+    batch: PrefixBatch, alone: dict[str, Part], requests: Sequence[PrefixRequest] = REQUESTS
+) -> None:
     """Every request is answered as its own network answers it alone."""
-    for request, answer in zip(REQUESTS, batch.run(REQUESTS), strict=True):
+    for request, answer in zip(requests, batch.run(requests), strict=True):
         expected = alone[request.network](request.inputs)
 
         assert len(expected) == len(answer)
@@ -48,6 +51,26 @@ def test_onnx_variants_share_all_but_their_heads() -> None:
     parts = {name: onnx_part(suffix) for name, suffix in zip(models, suffixes, strict=True)}
     alone = {name: onnx_part(model) for name, model in models.items()}
     assert_same_answers(PrefixBatch(onnx_part(prefix), parts), alone)
+
+
+@pytest.mark.parametrize("how", ["Reshape", "Transpose"])
+def test_an_onnx_prefix_ends_where_rows_are_requests(how: str) -> None:
+    """And not where the first dimension is merely open: requests times tokens, or the tokens."""
+    models = {name: onnx_mixing(how, head=place) for place, name in enumerate("abc")}
+    graphs = [read_onnx(model, name) for name, model in models.items()]
+
+    common = common_prefix(graphs)
+    prefix, suffixes = cut_onnx(list(models.values()), common)
+
+    assert common.names(graphs[0]) == ("a",)
+    assert prefix is not None
+    parts = {name: onnx_part(suffix) for name, suffix in zip(models, suffixes, strict=True)}
+    alone = {name: onnx_part(model) for name, model in models.items()}
+    requests = [
+        PrefixRequest(name, [some_rows(seed, (1 + seed % 2) * ROWS)[0].reshape(-1, ROWS, WIDTH)])
+        for seed, name in enumerate("abcab")
+    ]
+    assert_same_answers(PrefixBatch(onnx_part(prefix), parts), alone, requests)
 
 
 def test_equal_onnx_models_are_all_prefix() -> None:
@@ -124,6 +147,28 @@ def test_modules_with_other_settings_are_not_the_same(
 
     assert common_prefix(graphs[:2]).operations == 1
     assert common_prefix(graphs[1:]).operations == 0
+
+
+def test_large_weights_take_no_part_in_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnx takes models of less than 2 GiB there, and reads larger ones with their weights in other files."""
+    from onnx import shape_inference
+
+    sizes: list[int] = []
+    infer = shape_inference.infer_shapes
+
+    def watch(model: ModelProto, **options: bool) -> ModelProto:
+        sizes.extend(one.ByteSize() for one in model.graph.initializer)
+        return infer(model, **options)
+
+    monkeypatch.setattr("tuner.planning.prefix.onnx_values.SMALL", 100)
+    monkeypatch.setattr(shape_inference, "infer_shapes", watch)
+    models = [onnx_mixing("Reshape", head=head) for head in range(2)]
+    graphs = [read_onnx(model, str(head)) for head, model in enumerate(models)]
+    common = common_prefix(graphs)
+    cut_onnx(models, common)
+
+    assert common.names(graphs[0]) == ("a",)
+    assert 0 < max(sizes) <= 100
 
 
 def test_a_model_without_rows_is_refused() -> None:

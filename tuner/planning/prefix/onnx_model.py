@@ -7,18 +7,19 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import InvalidInput
 from tuner.planning.prefix.common import CommonPrefix
 from tuner.planning.prefix.graph import Graph, Operation, Weight, digest
+from tuner.planning.prefix.onnx_values import bodies, has_rows, inferred, needed_by, with_rows
 from tuner.plugin import install_text
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto, ValueInfoProto
 
     from tuner.planning.prefix.run import Part
 
@@ -45,18 +46,14 @@ def read_onnx(model: ModelProto, name: str) -> Graph:
     """Return a model as a graph.
 
     Raises:
-        InvalidInput: Its inputs have no rows: the first dimension is a fixed number.
+        InvalidInput: Its inputs have no rows: the first dimension is a fixed number. Or it is damaged.
     """
-    from onnx import shape_inference
-
-    graph = shape_inference.infer_shapes(model).graph
+    graph = model.graph
     weights = {one.name: _weight(one) for one in graph.initializer}
-    values = [*graph.input, *graph.value_info, *graph.output]
-    batched = frozenset(one.name for one in values if _has_rows(one))
-    inputs = {one.name: _signature(one) for one in graph.input if one.name not in weights}
-    for one in inputs:
-        if one not in batched:
-            problem = f"input {one!r} has a fixed first dimension, so that requests cannot be batched"
+    values = [one for one in graph.input if one.name not in weights]
+    for one in values:
+        if not has_rows(one):
+            problem = f"input {one.name!r} has a fixed first dimension, so that requests cannot be batched"
             raise InvalidInput(name, problem, "export the model with a dynamic first dimension")
     versions = {one.domain: one.version for one in model.opset_import}
     functions = digest(*(one.SerializeToString(deterministic=True) for one in model.functions))
@@ -65,18 +62,18 @@ def read_onnx(model: ModelProto, name: str) -> Graph:
     for place, node in enumerate(graph.node):
         attributes = [one.SerializeToString(deterministic=True) for one in sorted(node.attribute, key=_name)]
         own = [functions] if (node.domain, node.op_type) in known else []
-        if any(_bodies(node)):
+        if any(bodies(node)):
             own = [name.encode(), b"%d" % place]
         operator = f"{node.domain}:{node.op_type}:{versions.get(node.domain)}:{len(node.output)}"
         kind = digest(operator.encode(), *attributes, *own)
-        operations.append(Operation(kind, (*node.input, *_captured(node)), tuple(node.output)))
+        operations.append(Operation(kind, needed_by(node), tuple(node.output)))
     return Graph(
         name=name,
-        inputs=inputs,
+        inputs={one.name: _signature(one) for one in values},
         weights=weights,
         operations=tuple(operations),
         outputs=tuple(one.name for one in graph.output),
-        batched=batched,
+        batched=with_rows(model, name),
     )
 
 
@@ -125,11 +122,11 @@ def _part(model: ModelProto, graph: Graph, inputs: dict[str, str], outputs: dict
         inputs: Values that are given, each with the name of the input that gives it.
         outputs: Values that are wanted, each with the name of its output.
     """
-    from onnx import helper, shape_inference
+    from onnx import helper
 
     operations, weights = graph.needed(set(outputs), set(inputs))
     wanted = {one.outputs for one in operations}
-    whole = shape_inference.infer_shapes(model).graph
+    types = inferred(model, graph.name)
     used = {name for one in operations for name in one.inputs} | set(outputs)
     # A value that is given comes in under the input's name, and one that is wanted leaves under the
     # output's: so the operations stay as they are, with the bodies that name values of the whole.
@@ -139,26 +136,26 @@ def _part(model: ModelProto, graph: Graph, inputs: dict[str, str], outputs: dict
             for name, one in inputs.items()
             if name in used and one != name
         ),
-        *(node for node in whole.node if tuple(node.output) in wanted),
+        *(node for node in model.graph.node if tuple(node.output) in wanted),
         *(helper.make_node("Identity", [name], [one]) for name, one in outputs.items() if one != name),
     ]
     found = helper.make_graph(
         nodes,
         f"{model.graph.name or 'model'}-part",
-        [_renamed(whole, name, one) for one, name in {one: name for name, one in inputs.items()}.items()],
-        [_renamed(whole, name, one) for name, one in outputs.items()],
-        [one for one in whole.initializer if one.name in weights],
+        [_renamed(types[name], one) for one, name in {one: name for name, one in inputs.items()}.items()],
+        [_renamed(types[name], one) for name, one in outputs.items()],
+        [one for one in model.graph.initializer if one.name in weights],
     )
     return helper.make_model(
         found, opset_imports=model.opset_import, functions=model.functions, ir_version=model.ir_version
     )
 
 
-def _renamed(graph: GraphProto, name: str, new: str) -> Any:
+def _renamed(value: ValueInfoProto, new: str) -> ValueInfoProto:
     from onnx import ValueInfoProto
 
     found = ValueInfoProto()
-    found.CopyFrom(next(one for one in (*graph.input, *graph.value_info, *graph.output) if one.name == name))
+    found.CopyFrom(value)
     found.name = new
     return found
 
@@ -172,14 +169,6 @@ def _weight(tensor: Any) -> Weight:
     return Weight(digest(b"weight", shape, content), len(content))
 
 
-def _has_rows(value: Any) -> bool:
-    """Return whether the first dimension of a value is not a fixed number."""
-    tensor = value.type.tensor_type
-    return bool(
-        tensor.HasField("shape") and tensor.shape.dim and not tensor.shape.dim[0].HasField("dim_value")
-    )
-
-
 def _signature(value: Any) -> bytes:
     tensor = value.type.tensor_type
     return f"{tensor.elem_type}:{[one.dim_value for one in tensor.shape.dim]}".encode()
@@ -187,22 +176,3 @@ def _signature(value: Any) -> bytes:
 
 def _name(attribute: Any) -> str:
     return str(attribute.name)
-
-
-def _bodies(node: NodeProto) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def _captured(node: NodeProto) -> list[str]:
-    """Return the values that the bodies of a node use from outside."""
-    found = []
-    for body in _bodies(node):
-        inside = {one.name for one in (*body.input, *body.initializer)}
-        for each in body.node:
-            found += [name for name in (*each.input, *_captured(each)) if name not in inside]
-            inside |= set(each.output)
-        found += [one.name for one in body.output if one.name not in inside]
-    return list(dict.fromkeys(found))
