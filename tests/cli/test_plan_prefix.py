@@ -38,6 +38,39 @@ def test_what_is_shared_is_shown_stored_and_cut(run: Run) -> None:
     np.testing.assert_allclose(suffix(prefix(some_rows(1)))[0], whole(some_rows(1))[0], rtol=1e-5, atol=1e-6)
 
 
+def test_nodes_may_have_any_order(run: Run) -> None:
+    """As for a server; the parts have an order in which they can be computed, and the model's answers."""
+    for place, name in enumerate("ab"):
+        model = onnx_variant(name, head=place)
+        nodes = list(model.graph.node)
+        del model.graph.node[:]
+        model.graph.node.extend(reversed(nodes))
+        Path(f"{name}.onnx").write_bytes(model.SerializeToString())
+
+    code, _, err = run("plan", "prefix", "a.onnx", "b.onnx", "--json", "shared.json", "--parts=parts")
+
+    assert (code, err) == (0, "")
+    assert json.loads(Path("shared.json").read_text())["families"][0]["operations"] == 4
+    whole, prefix, suffix = (
+        onnx_part(load_onnx(Path(name))) for name in ("b.onnx", "parts/prefix-0.onnx", "parts/b.suffix.onnx")
+    )
+    np.testing.assert_allclose(suffix(prefix(some_rows(1)))[0], whole(some_rows(1))[0], rtol=1e-5, atol=1e-6)
+
+
+def test_parts_that_no_file_can_hold_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any is written; what is shared is shown."""
+    for place, name in enumerate("ab"):
+        Path(f"{name}.onnx").write_bytes(onnx_variant(name, head=place).SerializeToString())
+    monkeypatch.setattr("tuner.cli.plan_prefix.LARGEST_PART", 200)
+
+    code, out, err = run("plan", "prefix", "a.onnx", "b.onnx", "--parts", "parts")
+
+    assert code == 2
+    assert "2 models by the prefix they share" in out
+    assert "error: --parts: prefix-0 has" in " ".join(err.split())
+    assert not list(Path("parts").iterdir())
+
+
 def test_a_part_that_cannot_be_written_is_named(run: Run) -> None:
     """In one sentence; the parts are written when all work is done."""
     for name in "ab":
@@ -57,12 +90,21 @@ def test_a_part_that_cannot_be_written_is_named(run: Run) -> None:
         ("a.onnx other/a.onnx", "two files are named a"),
         ("a.onnx text.onnx", "text.onnx: cannot be read as an ONNX model"),
         ("a.onnx none.onnx", "none.onnx: cannot be read as an ONNX model"),
+        ("a.onnx sparse.onnx", "sparse: initializer 'few' is sparse, which cannot be read"),
+        ("a.onnx nothing.onnx", "nothing: nothing makes 'ghost'"),
+        ("a.onnx circle.onnx", "circle: nodes need each other's outputs"),
     ],
 )
 def test_mistakes(run: Run, files: str, said: str) -> None:
     """One error, exit code 2."""
     Path("a.onnx").write_bytes(onnx_variant("a").SerializeToString())
     Path("text.onnx").write_text("no model")
+    sparse, nothing, circle = (onnx_variant("a") for _ in range(3))
+    sparse.graph.sparse_initializer.add().values.name = "few"
+    nothing.graph.node[1].input[0] = "ghost"
+    circle.graph.node[0].input[0] = "ad"
+    for name, model in {"sparse": sparse, "nothing": nothing, "circle": circle}.items():
+        Path(f"{name}.onnx").write_bytes(model.SerializeToString())
 
     code, out, err = run("plan", "prefix", *files.split())
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "plan_prefix"]
 
 EXAMPLES = "Example: [bold]tuner plan prefix cats.onnx dogs.onnx birds.onnx --parts parts[/bold]"
+LARGEST_PART = 2_000_000_000
+"""Bytes of a part's weights: a file of ONNX has less than 2 GiB, and the operations need some of it."""
 
 
 def plan_prefix(
@@ -53,6 +55,8 @@ def plan_prefix(
     make_console().print(_table(content))
     if parts is not None:
         for number, group in enumerate(groups):
+            _check_parts(number, group)
+        for number, group in enumerate(groups):
             _write_parts(number, group, models, parts)
         print(parts)
     store_json(out, content)
@@ -82,6 +86,24 @@ def _content(number: int, group: CommonPrefix) -> dict[str, Any]:
         "suffix_bytes": [group.suffix_bytes(graph) for graph in group.graphs] if shared else whole,
         "bytes_alone": sum(whole),
     }
+
+
+def _check_parts(number: int, group: CommonPrefix) -> None:
+    """Check that each part fits into a file.
+
+    Raises:
+        InvalidInput: One does not.
+    """
+    from tuner.errors import InvalidInput
+
+    if len(group.graphs) < 2:
+        return
+    sizes = {f"prefix-{number}": group.prefix_bytes}
+    sizes |= {f"{graph.name}.suffix": group.suffix_bytes(graph) for graph in group.graphs}
+    for name, size in sizes.items():
+        if size > LARGEST_PART:
+            problem = f"{name} has {size / 2**20:,.4g} MiB of weights, more than a file of ONNX holds"
+            raise InvalidInput("--parts", problem, "leave it out")
 
 
 def _write_parts(number: int, group: CommonPrefix, models: dict[str, ModelProto], folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import InvalidInput
 from tuner.planning.prefix.common import CommonPrefix
 from tuner.planning.prefix.graph import Graph, Operation, Weight, digest
-from tuner.planning.prefix.onnx_values import bodies, has_rows, inferred, needed_by, with_rows
+from tuner.planning.prefix.onnx_values import bodies, has_rows, in_order, inferred, needed_by, with_rows
 from tuner.plugin import install_text
 
 if TYPE_CHECKING:
@@ -46,9 +46,13 @@ def read_onnx(model: ModelProto, name: str) -> Graph:
     """Return a model as a graph.
 
     Raises:
-        InvalidInput: Its inputs have no rows: the first dimension is a fixed number. Or it is damaged.
+        InvalidInput: Its inputs have no rows: the first dimension is a fixed number. Or it is damaged, or has
+            sparse weights.
     """
     graph = model.graph
+    for sparse in graph.sparse_initializer:
+        problem = f"initializer {sparse.values.name!r} is sparse, which cannot be read"
+        raise InvalidInput(name, problem, "export the model with dense ones")
     weights = {one.name: _weight(one) for one in graph.initializer}
     values = [one for one in graph.input if one.name not in weights]
     for one in values:
@@ -59,7 +63,7 @@ def read_onnx(model: ModelProto, name: str) -> Graph:
     functions = digest(*(one.SerializeToString(deterministic=True) for one in model.functions))
     known = {(one.domain, one.name) for one in model.functions}
     operations = []
-    for place, node in enumerate(graph.node):
+    for place, node in enumerate(in_order(graph, name)):
         attributes = [one.SerializeToString(deterministic=True) for one in sorted(node.attribute, key=_name)]
         own = [functions] if (node.domain, node.op_type) in known else []
         if any(bodies(node)):
@@ -136,7 +140,7 @@ def _part(model: ModelProto, graph: Graph, inputs: dict[str, str], outputs: dict
             for name, one in inputs.items()
             if name in used and one != name
         ),
-        *(node for node in model.graph.node if tuple(node.output) in wanted),
+        *(node for node in in_order(model.graph, graph.name) if tuple(node.output) in wanted),
         *(helper.make_node("Identity", [name], [one]) for name, one in outputs.items() if one != name),
     ]
     found = helper.make_graph(

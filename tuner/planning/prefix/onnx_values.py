@@ -1,4 +1,4 @@
-"""The values of an ONNX model: what needs them, their shapes, and which have a row each.
+"""The values of an ONNX model: in which order they are computed, their shapes, and which have a row each.
 
 A dimension that a model's file leaves open need not be the requests: it is a sequence after a transposition,
 or requests times tokens after some reshapings. So shapes are inferred for two numbers of requests, and a
@@ -8,6 +8,7 @@ inferred, such as behind an operator that onnx does not know, it has not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,12 @@ from tuner.errors import InvalidInput
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
-__all__ = ["bodies", "has_rows", "inferred", "needed_by", "with_rows"]
+__all__ = ["bodies", "has_rows", "in_order", "inferred", "needed_by", "with_rows"]
 
 ROWS = (1009, 2003)
 """Requests of the two batches: primes, so that no other dimension is equal by chance."""
-SMALL = 1024
-"""Bytes of an initializer that shapes may depend on, such as one that is a shape itself."""
+SMALL = 128
+"""Numbers in an initializer that shapes may depend on, such as one that is a shape itself."""
 
 
 def with_rows(model: ModelProto, name: str) -> frozenset[str]:
@@ -53,7 +54,7 @@ def inferred(model: ModelProto, name: str, rows: int | None = None) -> dict[str,
     """
     from onnx import shape_inference
 
-    light = _light(model)
+    light = _light(model, name)
     if rows is not None:
         weights = {one.name for one in model.graph.initializer}
         light.graph.ClearField("value_info")
@@ -73,6 +74,37 @@ def inferred(model: ModelProto, name: str, rows: int | None = None) -> dict[str,
 def has_rows(value: ValueInfoProto) -> bool:
     """Return whether the first dimension of a value is not a fixed number."""
     return bool(_dims(value)) and not _dims(value)[0].HasField("dim_value")
+
+
+def in_order(graph: GraphProto, name: str) -> list[NodeProto]:
+    """Return the nodes, each after those whose outputs it needs.
+
+    Args:
+        graph: Its nodes may have any order, as onnxruntime takes them.
+        name: What messages call the model.
+
+    Raises:
+        InvalidInput: A value is needed that nothing makes, or nodes need each other's.
+    """
+    known = {"", *(one.name for one in graph.input), *(one.name for one in graph.initializer)}
+    found: list[NodeProto] = []
+    left = list(graph.node)
+    while left:
+        waiting: list[NodeProto] = []
+        for node in left:
+            if known.issuperset(needed_by(node)):
+                found.append(node)
+                known.update(node.output)
+            else:
+                waiting.append(node)
+        if len(waiting) == len(left):
+            made = {one for node in left for one in node.output}
+            missing = [one for node in left for one in needed_by(node) if one not in known]
+            nothing = next((one for one in missing if one not in made), None)
+            problem = "nodes need each other's outputs" if nothing is None else f"nothing makes {nothing!r}"
+            raise InvalidInput(name, problem, "export the model again")
+        left = waiting
+    return found
 
 
 def needed_by(node: NodeProto) -> tuple[str, ...]:
@@ -99,20 +131,20 @@ def _captured(node: NodeProto) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _light(model: ModelProto) -> ModelProto:
-    """Return a model whose large weights are inputs."""
+def _light(model: ModelProto, name: str) -> ModelProto:
+    """Return a model whose large weights are inputs, with nodes in order."""
     from onnx import helper
 
     graph = model.graph
     known = {one.name for one in graph.input}
-    large = {one.name: one for one in graph.initializer if one.ByteSize() > SMALL}
+    large = {one.name: one for one in graph.initializer if math.prod(one.dims) > SMALL}
     inputs = [
         helper.make_tensor_value_info(one.name, one.data_type, one.dims)
         for one in large.values()
         if one.name not in known
     ]
     light = helper.make_graph(
-        graph.node,
+        in_order(graph, name),
         graph.name,
         [*graph.input, *inputs],
         graph.output,
