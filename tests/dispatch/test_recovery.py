@@ -282,3 +282,96 @@ def test_what_a_policy_has_learned_keeps_no_request_away_for_ever() -> None:
                 await dispatcher.infer(request(items=8, deadline=loop.time() + 30 * MS))
 
     run(main())
+
+
+def test_a_server_that_is_slower_than_anybody_would_wait() -> None:
+    """A batch that was given up on shows how long they take when it ends: the server stays, and answers."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        found.servers["a:1"].beta = 200 * MS
+        async with found as dispatcher:
+            answers = []
+            for _ in range(30):
+                due = asyncio.get_running_loop().time() + 5.0
+                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                await asyncio.sleep(1.0)
+        assert [type(one) for one in answers[-20:]] == [Reply] * 20
+        assert found.counts.switches[-1] == ("a:1", True)
+
+    run(main())
+
+
+def test_a_server_that_is_suddenly_much_slower() -> None:
+    """One batch that was given up on is enough, however many quick ones came before it."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        server = found.servers["a:1"]
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            for _ in range(5 * ENOUGH):
+                await dispatcher.infer(request())
+            server.beta = 300 * MS
+            answers = []
+            for _ in range(20):
+                answers.append(await outcome(dispatcher.infer(request(deadline=loop.time() + 5.0))))
+                await asyncio.sleep(1.0)
+        assert [type(one) for one in answers[-15:]] == [Reply] * 15
+        assert found.counts.switches.count(("a:1", False)) == 1
+
+    run(main())
+
+
+def test_a_server_that_is_much_slower_than_another_one() -> None:
+    """It is not taken for lost over and over."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 100.0})
+        found.servers["b:1"].beta = 150 * MS
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            calls = []
+            for second in range(60):
+                if second == 30:
+                    found.counts.switches.clear()
+                for _ in range(20):
+                    due = loop.time() + 5.0
+                    calls.append(asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due)))))
+                    await asyncio.sleep(0.05)
+            await asyncio.gather(*calls)
+        assert found.counts.switches == []
+
+    run(main())
+
+
+def test_a_server_that_hung_once() -> None:
+    """What a batch took then does not last: it is lost as soon as before when it hangs again."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        server = found.servers["a:1"]
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+
+            async def hang(seconds: float) -> float:
+                """Return how long it takes until a server that hangs is lost."""
+                server.stuck, began = True, loop.time()
+                call = asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=began + 20.0))))
+                while dispatcher.ready("m"):
+                    await asyncio.sleep(5 * MS)
+                took = loop.time() - began
+                await asyncio.sleep(seconds)
+                server.stuck = False
+                await call
+                await asyncio.sleep(1.0)
+                return took
+
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            first = await hang(10.0)
+            for _ in range(2 * ENOUGH):
+                await dispatcher.infer(request())
+            assert await hang(1.0) == pytest.approx(first, abs=10 * MS)
+
+    run(main())

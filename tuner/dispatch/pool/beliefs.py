@@ -36,6 +36,9 @@ TIMER_LATE = 1e-3
 PATIENCE, LEAST_PATIENCE = 5.0, 0.1
 """How many times as long as expected a batch may take before its server counts as lost, and at least how
 long, s."""
+PATIENCE_LATELY = 2.0
+"""How many times as long as the longest of the last ones it may take in any case: one that was given up shows
+at its end that the server has become slower, long before this is expected of others."""
 FRONT = 0.5e-3
 """s that an answer takes within the dispatcher, from the server's to the client's connection."""
 
@@ -128,10 +131,11 @@ class Beliefs:
 
         One that is larger than all that were executed may take as long as its items one by one.
         """
-        longest = self.duration(server, stream, items)
-        if not self.profile(server, stream).has_executed(items):
+        profile, longest = self.profile(server, stream), self.duration(server, stream, items)
+        if not profile.has_executed(items):
             longest = max(longest, items * self.duration(server, stream, 1))
-        return max(PATIENCE * longest, stream.session.slo, LEAST_PATIENCE)
+        lately = PATIENCE_LATELY * profile.longest_lately
+        return max(PATIENCE * longest, lately, stream.session.slo, LEAST_PATIENCE)
 
     def tables(
         self, servers: Sequence[WatchedServer], streams: Iterable[Stream], now: float

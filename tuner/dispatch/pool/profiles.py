@@ -27,6 +27,9 @@ PRIOR = 2.0
 """How many executions of the smallest and of the largest batch the prior counts as."""
 RECENT = 24
 """Latest durations, of any size, that tell whether the machine has changed."""
+LATELY = 4
+"""Latest durations, of any size, that are remembered whatever is forgotten. A server that hung once is not
+waited for as long again for many batches."""
 DRIFT = 1.35
 """The machine has changed if the median ratio of recent to expected durations is this or its inverse."""
 DOUBTED_AFTER = 10.0
@@ -62,6 +65,7 @@ class LearnedProfile:
         self.drifts = 0
         """How often the machine was found to have changed."""
         self._prior = prior
+        self._lately: deque[float] = deque(maxlen=LATELY)  # s
         self.seen = -np.inf
         """When the last batch ended, s."""
         self.forget()
@@ -83,6 +87,11 @@ class LearnedProfile:
     def _known(self) -> int:
         """Return how many durations are kept."""
         return sum(map(len, self._durations.values()))
+
+    @property
+    def longest_lately(self) -> float:
+        """The longest duration of the last batches, s; 0 before the first."""
+        return max(self._lately, default=0.0)
 
     def forget(self) -> None:
         """Go back to the prior."""
@@ -135,6 +144,7 @@ class LearnedProfile:
             return
         self.executions += 1
         self.seen = self._last[size] = now
+        self._lately.append(seconds)
         ratio = seconds / self._middle[size]
         self._recent.append((size, seconds, ratio))
         known = self._durations.setdefault(size, deque(maxlen=KEPT))

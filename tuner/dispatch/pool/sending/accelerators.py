@@ -16,7 +16,7 @@ class Accelerator:
     ends: float = -math.inf
     """When everything that was sent to it should have ended, s."""
     free: float = -math.inf
-    """When its last batch ended, s."""
+    """When its server answered the last batch, s."""
     batches: dict[asyncio.Task[None], object] = field(default_factory=dict)
     """What carries each batch that has not ended, and who sent it."""
 

@@ -128,7 +128,7 @@ class Lanes:
         """Send requests to a lane of the present generation; they should have been executed at a time, s."""
         lane = self._present[place]
         batches = [Batch(lane, stream, part) for part in _parts(requests, stream.largest)]
-        ended = partial(self._give_back, lane, place, self._generation)
+        ended = partial(self._give_back, place, self._generation)
         # With nothing to send, a batch ends when what it was planned behind has ended, and not before.
         others = [
             batch for batch, sender in lane.accelerator.batches.items() if sender is not self or not batches
@@ -155,8 +155,7 @@ class Lanes:
         finally:
             ended(bool(batches) and all(batch.executed for batch in batches))
 
-    def _give_back(self, lane: Lane, place: int, generation: int, executed: bool) -> None:
-        lane.accelerator.free = asyncio.get_running_loop().time()
+    def _give_back(self, place: int, generation: int, executed: bool) -> None:
         if generation == self._generation:
             self._ended(place, executed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.backends.server import WatchedServer
@@ -32,6 +33,7 @@ class ProxySender(Sender):
         call = loop.create_task(server.connection.infer(server.models[stream.session.name], like, inputs))
         await asyncio.wait((call,), timeout=self._beliefs.patience(server, stream, batch.items))
         if not call.done():
+            call.add_done_callback(partial(self._learn_late, batch, requests, began))
             server.give_up(call)
             server.lost(f"{server.address} did not answer a batch in time")
             self._elsewhere(requests, server.reason)
@@ -43,6 +45,7 @@ class ProxySender(Sender):
             server.lost(str(error))
             self._elsewhere(requests, str(error))
         except Refused as refused:
+            batch.lane.accelerator.free = loop.time()
             if await self._stays(server, refused):
                 await self._one_by_one(batch, requests, refused)
             else:
@@ -50,12 +53,14 @@ class ProxySender(Sender):
         else:
             for one, part in zip(requests, outputs, strict=True):
                 one.answer(Reply(part, reply.version))
-            now = loop.time()
-            # It began when it was there, or when the one before had ended, whose answer came the same way.
-            earliest = max(began + server.round_trip, batch.lane.accelerator.free)
-            seconds = max(now - earliest, 1e-6)
-            batch.lane.accelerator.free = now
-            self._learn(batch, requests, seconds)
+            self._learn(batch, requests, _worked(batch, began))
+
+    def _learn_late(
+        self, batch: Batch, requests: Sequence[Pending], began: float, call: asyncio.Task[Reply]
+    ) -> None:
+        """Learn from a batch that was given up, if it was answered: nothing else shows how long they take."""
+        if not call.cancelled() and call.exception() is None:
+            self._teach(batch, requests, _worked(batch, began))
 
     async def _stays(self, server: WatchedServer, refused: Refused) -> bool:
         """Return whether a server is there that refused a batch; a request alone takes none out.
@@ -77,3 +82,17 @@ class ProxySender(Sender):
             return
         for one in requests:
             await self.send(Batch(batch.lane, batch.stream, [one]))
+
+
+def _worked(batch: Batch, began: float) -> float:
+    """Return how long a server worked on a batch that it has just answered, s.
+
+    Args:
+        batch: The batch; that its lane is free now is noted.
+        began: When it was sent, s.
+    """
+    now, accelerator = asyncio.get_running_loop().time(), batch.lane.accelerator
+    # It began when it was there, or when the one before had ended, whose answer came the same way.
+    earliest = max(began + batch.lane.server.round_trip, accelerator.free)
+    accelerator.free = now
+    return max(now - earliest, 1e-6)

@@ -64,10 +64,14 @@ class Sender(ABC):
     def _learn(self, batch: Batch, requests: Sequence[Pending], seconds: float) -> None:
         """Learn that a batch's server worked on these requests for so long, s; that has just ended."""
         batch.executed = True
-        now, server = asyncio.get_running_loop().time(), batch.lane.server
-        items = sum([one.items for one in requests])
-        trial = any(one.trial for one in requests)
-        self._beliefs.learn(server, batch.stream, items, seconds, now, trial=trial)
+        self._teach(batch, requests, seconds)
+        server, items = batch.lane.server, sum([one.items for one in requests])
         self._observer.executed(batch.stream.session.name, server.address, len(requests), items, seconds)
         if batch.stream.kind is None:
             self._answered(requests)
+
+    def _teach(self, batch: Batch, requests: Sequence[Pending], seconds: float) -> None:
+        """Have the profile learn that a batch of these requests, which has just ended, took so long, s."""
+        now, items = asyncio.get_running_loop().time(), sum([one.items for one in requests])
+        trial = any(one.trial for one in requests)
+        self._beliefs.learn(batch.lane.server, batch.stream, items, seconds, now, trial=trial)
