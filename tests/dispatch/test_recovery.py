@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.dispatch.calls import largest, outcome
 from tests.dispatch.clock import VirtualLoop, run
-from tests.dispatch.fakes import MS, bench, request
+from tests.dispatch.fakes import MS, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.grant import Ask, Ended
 from tuner.dispatch.pool.beliefs import LATENESS_LASTS
@@ -341,6 +342,38 @@ def test_a_server_that_is_much_slower_than_another_one() -> None:
                     await asyncio.sleep(0.05)
             await asyncio.gather(*calls)
         assert found.counts.switches == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_pause_of_the_process_takes_no_server_out(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was answered meanwhile is read before the server is judged; one that hangs is lost."""
+    infer = FakeServer.infer
+
+    async def far(self: FakeServer, *args: Any) -> Reply:
+        """Answer as gRPC does: some turns of the loop after the answer has come."""
+        return await asyncio.ensure_future(near(self, *args))
+
+    async def near(self: FakeServer, *args: Any) -> Reply:
+        return await asyncio.ensure_future(infer(self, *args))
+
+    monkeypatch.setattr(FakeServer, "infer", far)
+
+    async def main() -> None:
+        found = bench(servers=1)
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            await dispatcher.infer(request())
+            found.servers["a:1"].stuck = hangs
+            call = asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=loop.time() + 30.0))))
+            while not found.servers["a:1"].executing:
+                await asyncio.sleep(1 * MS)
+            loop.jumping.now += 10.0
+            answer = await call
+        assert isinstance(answer, Refused if hangs else Reply)
+        assert found.counts.switches.count(("a:1", False)) == hangs
 
     run(main())
 

@@ -16,7 +16,7 @@ from tuner.dispatch.pool.profiles import DRIFT, LearnedProfile, prior_table
 from tuner.dispatch.pool.stream import Stream
 from tuner.scheduling.cluster import Delays
 
-__all__ = ["Beliefs", "noticeable"]
+__all__ = ["LEAST_PATIENCE", "Beliefs", "noticeable"]
 
 NOTICEABLE = 0.03
 """Relative change of a profile below which the scheduler keeps the old one."""

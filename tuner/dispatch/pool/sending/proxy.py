@@ -8,6 +8,7 @@ from functools import partial
 
 from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.backends.server import WatchedServer
+from tuner.dispatch.pool.beliefs import LEAST_PATIENCE
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.sending.lanes import Batch
 from tuner.dispatch.pool.sending.sender import Sender
@@ -16,6 +17,9 @@ from tuner.dispatch.request import Refused, Reply, Status
 from tuner.dispatch.tracing import note_sent
 
 __all__ = ["ProxySender"]
+
+STOOD_STILL = 0.01
+"""s by which a timer is late only if our own process got no processor, or had much else to do."""
 
 
 class ProxySender(Sender):
@@ -31,8 +35,7 @@ class ProxySender(Sender):
         if traces := traces_of(requests):
             like = like._replace(trace=note_sent(traces, began, server.address, batch.items)[0])
         call = loop.create_task(server.connection.infer(server.models[stream.session.name], like, inputs))
-        await asyncio.wait((call,), timeout=self._beliefs.patience(server, stream, batch.items))
-        if not call.done():
+        if not await _ends(call, self._beliefs.patience(server, stream, batch.items)):
             call.add_done_callback(partial(self._learn_late, batch, requests, began))
             server.give_up(call)
             server.lost(f"{server.address} did not answer a batch in time")
@@ -82,6 +85,17 @@ class ProxySender(Sender):
             return
         for one in requests:
             await self.send(Batch(batch.lane, batch.stream, [one]))
+
+
+async def _ends(call: asyncio.Task[Reply], patience: float) -> bool:
+    """Wait for a batch for so long, s; return whether it has ended."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + patience
+    await asyncio.wait((call,), timeout=patience)
+    if not call.done() and loop.time() > until + STOOD_STILL:
+        # Its answer may have come meanwhile, and takes some turns of the loop to reach us.
+        await asyncio.wait((call,), timeout=LEAST_PATIENCE)
+    return call.done()
 
 
 def _worked(batch: Batch, began: float) -> float:
