@@ -9,6 +9,7 @@ import pytest
 
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
+from tuner.dispatch.grant import Ask
 from tuner.dispatch.metrics import Metrics
 from tuner.dispatch.request import Refused
 
@@ -82,6 +83,25 @@ def test_a_pool_that_has_grown_asks_for_no_more() -> None:
         assert before[-1] == (2, 4)
         assert {there for there, _ in after[1:]} == {4}
         assert {desired for _, desired in after} == {4}
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["proxy", "grants"])
+def test_while_no_backend_is_up_sizes_are_not_counted(mode: str) -> None:
+    """Nobody knows whether the first dimension is the number of items; plans go by the sizes."""
+
+    async def main() -> None:
+        found = bench(mode=mode, servers=1)
+        found.servers["a:1"].alive = False
+        found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
+        async with found as dispatcher:
+            with pytest.raises(Refused, match="no backend is up"):
+                await (
+                    dispatcher.infer(request(items=8)) if mode == "proxy" else dispatcher.grant(Ask("m", 8))
+                )
+        totals = metrics.totals.of("m")
+        assert (totals.arrivals, totals.sizes) == (1, {})
 
     run(main())
 

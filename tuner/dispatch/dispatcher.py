@@ -127,7 +127,9 @@ class Dispatcher:
                 raise Refused(Status.UNSUPPORTED, ONLY_GRANTS)
             items = count_items(request.inputs) if pool.up and pool.takes_items(name) else 1
             due = self._due(pool, name, request.deadline, now)
-            visit.taken(items, due)
+            visit.ends(due)
+            if pool.up:  # else nobody knows whether it has items
+                visit.taken(items)
             future, kind = loop.create_future(), kind_of(request)
             reply: Reply = await self._answered(
                 Pending(request, items, now, due, future, kind, visit.trace), pool
@@ -143,7 +145,9 @@ class Dispatcher:
         with self._visit(name, ask.trace, now) as visit:
             items = 1 if pool.up and not pool.takes_items(name) else ask.items
             due = self._due(pool, name, ask.deadline, now)
-            visit.taken(items, due)
+            visit.ends(due)
+            if pool.up:
+                visit.taken(items)
             request, future = Request(name, ()), loop.create_future()
             grant: Grant = await self._answered(
                 Pending(request, items, now, due, future, ask.kind, visit.trace), pool

@@ -49,9 +49,12 @@ class Visit:
         elif isinstance(error, asyncio.CancelledError):
             self.withdrawn()
 
-    def taken(self, items: int, due: float) -> None:
-        """The request waits for a batch; its answer is worthless from a time on, s."""
+    def ends(self, due: float) -> None:
+        """The answer is worthless from a time on, s."""
         self._due = due
+
+    def taken(self, items: int) -> None:
+        """The request, of so many items, waits for a batch."""
         self._observer.taken(self._session, items)
 
     def over(self, status: Status | None = None, reason: str = "") -> None:

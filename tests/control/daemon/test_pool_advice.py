@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,6 +83,21 @@ def test_a_dispatcher_whose_machine_restarts(plan: Path) -> None:
     said = [advisor.observe(window(number, rate)) for number, rate in enumerate([40.0, 85.0, 85.0], start=1)]
 
     assert said == [""] * 3
+    assert advisor.latest is not None
+    assert advisor.latest.rate == pytest.approx(85.0, rel=0.02)
+
+
+def test_while_all_backends_are_away(plan: Path) -> None:
+    """The requests of that time, whose sizes are not known, neither change the advice nor count as a lull."""
+    advisor = PoolAdvisor(plan)
+    for number in range(1, 5):
+        advisor.observe(window(number, 85.0))
+
+    away = [window(number, 85.0) for number in range(5, 20)]
+    blind = [replace(one, sessions=tuple(replace(s, sizes={}) for s in one.sessions)) for one in away]
+    said = [advisor.observe(one) for one in [*blind, window(20, 85.0), window(21, 85.0)]]
+
+    assert said == [""] * 17
     assert advisor.latest is not None
     assert advisor.latest.rate == pytest.approx(85.0, rel=0.02)
 

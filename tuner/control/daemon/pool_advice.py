@@ -66,6 +66,9 @@ class PoolAdvisor:
             return ""
         self._seen = traffic.ended
         items = self._sizes(found[0])
+        if found[0].rate > 0 and not items.size:  # no backend was up: what came is not known, and no lull
+            self._replanner.clock_restarted()
+            return ""
         self._replanner.observe_window(traffic.ended - traffic.seconds, traffic.ended, items)
         if traffic.ended - self._asked < LEAST_PAUSE:
             return ""
