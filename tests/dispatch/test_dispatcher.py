@@ -85,6 +85,39 @@ def test_a_model_that_does_not_batch() -> None:
     run(main())
 
 
+@dataclass
+class Labelled(FakeServer):
+    """Answers with the names of its classes, too, which are the same for all."""
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        reply = await super().infer(model, like, inputs)
+        return Reply((*reply.outputs, Tensor("classes", "UINT8", (3,), b"abc")), reply.version)
+
+
+@pytest.mark.parametrize("said_by", ["server", "file", "nobody"])
+def test_outputs_that_are_the_same_for_all(said_by: str) -> None:
+    """Each caller gets the whole; where nobody says that it has no items, a warning does, once."""
+
+    async def main() -> None:
+        found = bench({"max_batch": 0} if said_by == "file" else {}, servers=1, policy="eager")
+        server = found.servers["a:1"] = Labelled("a:1")
+        if said_by == "server":
+            server.limits_of = {"m": ModelLimits(max_batch=0)}
+        count = 4 if said_by == "nobody" else 3
+        async with found as dispatcher:
+            await dispatcher.infer(request())
+            for _ in range(3):
+                calls = [dispatcher.infer(request(deadline=1e9)) for _ in range(1 + count)]
+                answers = await asyncio.gather(*calls)
+                assert [one.outputs[1].content for one in answers] == [b"abc"] * len(answers)
+        assert len([one for one in found.warnings if "does not batch (output classes" in one]) == (
+            said_by == "nobody"
+        )
+        assert ({items for _, items in server.batches} == {1}) == (said_by != "nobody")
+
+    run(main())
+
+
 def test_a_model_that_cannot_be_served() -> None:
     """Its server stays down; the operator and who asks hear why."""
 

@@ -38,6 +38,17 @@ def test_symphony_has_the_dispatcher_s_own_deferral(policy: str) -> None:
     run(main())
 
 
+def test_a_model_that_does_not_batch_goes_on_so() -> None:
+    """By the file; a limit does not change what its tensors are."""
+
+    async def main() -> None:
+        async with bench({"max_batch": 0}, servers=1) as dispatcher:
+            await set_knobs(dispatcher.pools, current(dispatcher.pools) | {"m.max_batch": 4})
+            assert not dispatcher.pools[0].takes_items("m")
+
+    run(main())
+
+
 def test_limits_that_are_not_named_stay_as_they_are() -> None:
     """Those that are the server's remain so, even if it was not up when another knob was set."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.dispatch.backends.catalogue import connect
-from tuner.dispatch.backends.connection import Lost
+from tuner.dispatch.backends.connection import Lost, ModelLimits
 from tuner.dispatch.request import Refused, Request, Tensor
 
 pytestmark = pytest.mark.tfserving
@@ -22,6 +22,7 @@ def test_a_batch_is_answered(tfserving: EmbeddedTFServing) -> None:
         connection = connect([tfserving.target, tfserving.target.replace("/mlp", "/nothing", 1)])
         assert await connection.ready("mlp", 5.0)
         assert not await connection.ready("nothing", 5.0)
+        assert await connection.limits("mlp", 5.0) == ModelLimits()
         metadata = await connection.metadata("mlp", 5.0)
         (kind,) = metadata.inputs
         assert kind.datatype == "FP32"

@@ -105,8 +105,9 @@ class SessionConfig(StrictPart):
     """Within which its requests are answered."""
     backends: Annotated[tuple[str, ...], Some]
     """Targets, such as ``triton://127.0.0.1:8001/mlp``."""
-    max_batch: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
-    """Largest batch; the server's own limit if not given."""
+    max_batch: Annotated[int, Field(strict=True, ge=0, le=1024)] | None = None
+    """Largest batch; the server's own limit if not given. 0: its tensors have no items, and each request goes
+    alone, whatever its shapes."""
     queue: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 1000
     """Items that may wait; further requests are refused."""
     profile: ProfileSection | None = None

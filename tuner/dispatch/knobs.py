@@ -88,6 +88,6 @@ def _rules(rules: Rules, wanted: Mapping[str, float]) -> Rules:
 def _limited(session: PoolSession, values: Mapping[str, float]) -> PoolSession:
     """Return a session with those of its limits that are set."""
     largest, queue = values.get(f"{session.name}.max_batch"), values.get(f"{session.name}.queue")
-    if largest is not None:
+    if largest is not None and session.max_batch != 0:  # that its model does not batch is no matter of tuning
         session = replace(session, max_batch=int(largest))
     return session if queue is None else replace(session, queue=int(queue))

@@ -13,7 +13,7 @@ from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.adapters.tfserving.wire import DATATYPES, METHOD, NUMBERS, SERVICE
 from tuner.dispatch.backends.channel import answered, method, open_aio, translated
-from tuner.dispatch.backends.connection import ModelLimits
+from tuner.dispatch.backends.connection import Lost, ModelLimits
 from tuner.dispatch.front.messages.datatype import split_elements
 from tuner.dispatch.front.messages.predict import read_tensor, version_number
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
@@ -95,26 +95,37 @@ class TFServingConnection:
         except grpc.RpcError:
             return False
 
-    async def limits(self, model: str, timeout: float) -> ModelLimits:  # noqa: ARG002 - it does not say
-        """See :class:`~tuner.dispatch.backends.connection.Connection`."""
-        return ModelLimits()
+    async def limits(self, model: str, timeout: float) -> ModelLimits:
+        """See :class:`~tuner.dispatch.backends.connection.Connection`; a signature says at most whether."""
+        try:
+            with translated(self.address):
+                _, signature = await self._described(model, timeout)
+        except Refused as refused:
+            if refused.status is Status.DEADLINE:
+                raise Lost(refused.reason) from refused
+            return ModelLimits()  # what is behind the address says nothing of its models
+        return ModelLimits(max_batch=_most_items([*signature.inputs.values(), *signature.outputs.values()]))
 
     async def metadata(self, model: str, timeout: float) -> Metadata:
         """See :class:`~tuner.dispatch.backends.connection.Connection`."""
-        question = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
-        self._fill_spec(question.model_spec, model)
         with answered(self.address):
-            answer = await self._metadata(question, timeout=timeout)
+            version, signature = await self._described(model, timeout)
             served = await self._served(model, timeout)
-        described = message("SignatureDefMap").FromString(answer.metadata["signature_def"].value)
-        signature = described.signature_def[self._targets[model].signature]
         inputs, outputs = (
             tuple(_kind(name, info) for name, info in sorted(found.items()))
             for found in (signature.inputs, signature.outputs)
         )
-        version = answer.model_spec.version.value
         versions = tuple(str(one) for one in sorted(served | {version}))
         return Metadata(model, versions, PLATFORM, inputs, outputs, str(version))
+
+    async def _described(self, model: str, timeout: float) -> tuple[int, Any]:
+        """Return a model's version and its signature; raises what gRPC does."""
+        question = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
+        self._fill_spec(question.model_spec, model)
+        answer = await self._metadata(question, timeout=timeout)
+        described = message("SignatureDefMap").FromString(answer.metadata["signature_def"].value)
+        signature = described.signature_def[self._targets[model].signature]
+        return int(answer.model_spec.version.value), signature
 
     async def _served(self, model: str, timeout: float) -> set[int]:
         """Return the versions of a model that answer; raises what gRPC does."""
@@ -126,6 +137,19 @@ class TFServingConnection:
     async def close(self) -> None:
         """Close the connection."""
         await self._channel.close()
+
+
+def _most_items(tensors: Sequence[Any]) -> int | None:
+    """Return how many items a batch has at most, by the first dimensions of inputs and outputs.
+
+    Returns:
+        None where all are open, 1 where all are 1, else 0: its tensors have no items in common.
+    """
+    shapes = [tensor.tensor_shape for tensor in tensors]
+    firsts = {shape.dim[0].size if shape.dim else 0 for shape in shapes if not shape.unknown_rank}
+    if firsts <= {-1}:
+        return None
+    return int(firsts == {1})
 
 
 def _kind(name: str, info: Any) -> TensorKind:

@@ -12,7 +12,7 @@ from tuner.dispatch.pool.beliefs import LEAST_PATIENCE
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.sending.lanes import Batch
 from tuner.dispatch.pool.sending.sender import Sender
-from tuner.dispatch.pool.sending.tensors import merge, split
+from tuner.dispatch.pool.sending.tensors import Indivisible, merge, split
 from tuner.dispatch.request import Refused, Reply, Status
 from tuner.dispatch.tracing import note_sent
 
@@ -49,6 +49,8 @@ class ProxySender(Sender):
             self._elsewhere(requests, str(error))
         except Refused as refused:
             batch.lane.accelerator.free = loop.time()
+            if isinstance(refused, Indivisible):
+                server.warn(_executed_again(batch, refused.reason))
             if await self._stays(server, refused):
                 await self._one_by_one(batch, requests, refused)
             else:
@@ -85,6 +87,15 @@ class ProxySender(Sender):
             return
         for one in requests:
             await self.send(Batch(batch.lane, batch.stream, [one]))
+
+
+def _executed_again(batch: Batch, reason: str) -> str:
+    """Say that the batches of a model are executed twice, and what to do about it."""
+    server, name = batch.lane.server, batch.stream.session.name
+    return (
+        f"{server.models[name]} on {server.address} does not batch ({reason}), and executes the requests of "
+        f"each batch again, one by one; give {name} max_batch: 0"
+    )
 
 
 async def _ends(call: asyncio.Task[Reply], patience: float) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 
 from tuner.dispatch.request import Refused, Request, Status, Tensor
 
-__all__ = ["WIDTHS", "count_items", "kind_of", "merge", "split"]
+__all__ = ["WIDTHS", "Indivisible", "count_items", "kind_of", "merge", "split"]
 
 WIDTHS = {
     "BOOL": 1, "UINT8": 1, "INT8": 1, "UINT16": 2, "INT16": 2, "FP16": 2, "BF16": 2,
@@ -21,6 +21,10 @@ WIDTHS = {
 """Bytes of a value, by data type; those of BYTES differ."""
 PREFIX = 4
 """Bytes of the length before an element of BYTES."""
+
+
+class Indivisible(Refused):
+    """The outputs of a batch cannot be taken apart, although its server has executed it."""
 
 
 def count_items(inputs: Sequence[Tensor]) -> int:
@@ -70,7 +74,8 @@ def split(outputs: Sequence[Tensor], counts: Sequence[int]) -> list[tuple[Tensor
         counts: Items of each request.
 
     Raises:
-        Refused: An output does not have an item for each of the batch, or its values do not fill its shape.
+        Indivisible: An output does not have an item for each of the batch, or its values do not fill its
+            shape.
     """
     if len(counts) == 1:
         return [tuple(outputs)]
@@ -79,10 +84,9 @@ def split(outputs: Sequence[Tensor], counts: Sequence[int]) -> list[tuple[Tensor
 
 
 def _pieces(output: Tensor, counts: Sequence[int]) -> list[Tensor]:
-    total = sum(counts)
-    if not output.shape or output.shape[0] != total:
-        problem = f"output {output.name} has the shape {list(output.shape)} for a batch of {total} items"
-        raise Refused(Status.INTERNAL, f"{problem}; set max_batch: 1 for a model that does not batch")
+    if not output.shape or output.shape[0] != sum(counts):
+        problem = f"output {output.name} does not have a row for each item of a batch"
+        raise Indivisible(Status.INTERNAL, problem)
     ends = _ends(output, counts)
     pieces, begin = [], 0
     for count, end in zip(counts, ends, strict=True):
@@ -106,6 +110,5 @@ def _ends(output: Tensor, counts: Sequence[int]) -> list[int]:
                 at += PREFIX + int.from_bytes(content[at : at + PREFIX], "little")
         ends.append(at)
     if at != len(content):
-        problem = f"output {output.name} has {len(content)} bytes where its shape asks for {at}"
-        raise Refused(Status.INTERNAL, problem)
+        raise Indivisible(Status.INTERNAL, f"output {output.name} has other bytes than its shape asks for")
     return ends
