@@ -208,6 +208,9 @@ class Life:
         except Lost as lost:
             grant.end(Ended(lost=str(lost)))
             raise
+        except Refused as refused:
+            grant.end(Ended(loop.time() - began, status=refused.status))
+            raise
         except TimeoutError:
             raise Refused(Status.DEADLINE, "the frontend has given up") from None
         finally:

@@ -45,6 +45,7 @@ def message(random: Random) -> dict[str, Any]:
     kind = random.randrange(8)
     if kind < 3:
         said = {"end": random.randrange(6), "seconds": random.choice([0.0, 5 * MS, 1e6])}
+        said |= random.choice([{}, {}, {"status": "invalid"}])
     elif kind == 3:
         said = {random.choice(["end", "cancel"]): random.choice([random.randrange(6), 77])}
     elif kind == 4:

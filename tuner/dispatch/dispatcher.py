@@ -154,11 +154,15 @@ class Dispatcher:
             )
 
         def ended(what: asyncio.Future[Ended]) -> None:
-            seconds, lost = what.result()
-            if seconds is None and not lost:
-                visit.withdrawn()
+            seconds, lost, status = what.result()
+            if lost:
+                visit.over(Status.UNAVAILABLE, lost)
+            elif status is not None:
+                visit.over(status, "its backend refused it")
+            elif seconds is not None:
+                visit.over()
             else:
-                visit.over(Status.UNAVAILABLE if lost else None, lost)
+                visit.withdrawn()
 
         grant.ended.add_done_callback(ended)
         return grant

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tuner.dispatch.request import TraceContext
+from tuner.dispatch.request import Status, TraceContext
 
 __all__ = ["CONVERSE", "LONGEST_KIND", "LONGEST_PROBLEM", "WELCOME", "Ask", "Ended", "Grant", "Grants"]
 
@@ -42,6 +42,13 @@ class Ended(NamedTuple):
     """From sending it to the answer, s; None without an answer."""
     lost: str = ""
     """Why the backend could not be asked; empty if it could."""
+    status: Status | None = None
+    """Why the backend's answer was a refusal; None if it was none."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the backend has executed the request."""
+        return self.seconds is not None and self.status is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -268,6 +268,37 @@ async def inferred(backends: Backends, service: Echo) -> object:
         return await client.infer("echo", [Input("x", 1)], timeout=5.0)
 
 
+@pytest.mark.parametrize("raises", [True, False])
+def test_what_a_backend_refused_is_counted(raises: bool) -> None:
+    """As refused, and its batch as executed; how long that took teaches nothing."""
+
+    async def main() -> None:
+        found = bench(mode="grants", servers=1, policy="eager")
+        async with found as dispatcher, frontend(dispatcher) as client:
+            learned = dispatcher.pools[0]._beliefs._profiles
+
+            async def ask(*, refuses: bool) -> None:
+                async with client.grant("m", kind="k") as granted:
+                    await asyncio.sleep(5 * MS)
+                    if refuses:
+                        granted.refused(Status.INVALID)
+                        if raises:
+                            raise InferenceServerException("no such shape")
+
+            await ask(refuses=False)  # its kind has a stream now
+            await asyncio.sleep(10 * MS)
+            calls = [ask(refuses=number == 2) for number in range(4)]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            await asyncio.sleep(10 * MS)
+            assert sum(profile.executions for profile, _ in learned.values()) == 2
+        assert [one for one in outcomes if one is not None] == ([outcomes[2]] if raises else [])
+        assert [status for _, status, _ in found.counts.ends].count(Status.INVALID) == 1
+        assert len(found.counts.ends) == 5
+        assert sum(items for _, _, items, _ in found.counts.executed_batches) == 5
+
+    run(main())
+
+
 def test_connections_to_backends_that_are_gone_are_closed() -> None:
     """Those that were not used for an hour, when another one is opened."""
     closed: list[str] = []
@@ -381,15 +412,19 @@ def test_an_answer_that_does_not_come_in_time() -> None:
     run(main())
 
 
-def test_what_a_backend_refuses_goes_to_no_other() -> None:
-    """The request is at fault, and who asked hears why."""
-    backends, service = Backends("INVALID_ARGUMENT", ""), Echo()
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("INVALID_ARGUMENT", Status.INVALID), ("NOT_FOUND", Status.NOT_FOUND), ("OK", Status.INTERNAL)],
+)
+def test_what_a_backend_refuses_goes_to_no_other(code: str, status: Status) -> None:
+    """The request is at fault; who asked hears why, and the dispatcher that it was refused."""
+    backends, service = Backends(code, ""), Echo()
 
     with pytest.raises(InferenceServerException, match="it failed"):
         run(inferred(backends, service))
 
     assert backends.left == [""]
-    assert service.ended == [Ended()]
+    assert service.ended == [Ended(0.0, status=status)]
 
 
 def test_a_dispatcher_that_does_not_answer() -> None:

@@ -110,12 +110,34 @@ def test_what_is_no_message(frame: bytes) -> None:
     assert refused.value.status is Status.INVALID
 
 
-def test_an_end_that_is_malformed() -> None:
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"seconds": -1}, "seconds of at least 0"),
+        ({"status": "invalid"}, "a status beside its seconds"),
+        ({"seconds": 1, "status": "odd"}, "not 'odd'"),
+        ({"seconds": 1, "status": ["invalid"]}, "a status beside its seconds"),
+    ],
+)
+def test_an_end_that_is_malformed(fields: dict[str, object], why: str) -> None:
     """The grant ends with the conversation, and keeps its backend busy no longer."""
     service = Echo()
-    with pytest.raises(Refused, match="seconds of at least 0"):
-        asyncio.run(talk(service, said({"ask": 1, "session": "echo"}), said({"end": 1, "seconds": -1})))
+    with pytest.raises(Refused, match=why):
+        asyncio.run(talk(service, said({"ask": 1, "session": "echo"}), said({"end": 1, **fields})))
     assert service.ended == [Ended()]
+
+
+def test_a_backend_that_refuses() -> None:
+    """Its frontend says so, with a status."""
+    service = Echo()
+    asyncio.run(
+        talk(
+            service,
+            said({"ask": 1, "session": "echo"}),
+            said({"end": 1, "seconds": 0.5, "status": "not found"}),
+        )
+    )
+    assert service.ended == [Ended(0.5, status=Status.NOT_FOUND)]
 
 
 def test_a_dispatcher_that_grants_nothing() -> None:

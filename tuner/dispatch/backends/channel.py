@@ -15,7 +15,7 @@ from tuner.adapters.connection.target import LiveTarget
 from tuner.dispatch.backends.connection import Doubtful, Lost
 from tuner.dispatch.request import Refused, Status
 
-__all__ = ["answered", "failure", "method", "open_aio", "translated"]
+__all__ = ["answered", "failure", "method", "open_aio", "status_of", "translated"]
 
 REFUSED = {
     grpc.StatusCode.INVALID_ARGUMENT: Status.INVALID,
@@ -147,6 +147,9 @@ def failure(code: grpc.StatusCode, words: str, address: str) -> Lost | Refused:
     said = f"{address}: {words or code.name}"
     if code in ENDED and words.startswith(CUT_OFF):
         return Lost(said)
-    if code in DOUBTFUL:
-        return Doubtful(DOUBTFUL[code], said)
-    return Refused(REFUSED[code], said)
+    return (Doubtful if code in DOUBTFUL else Refused)(status_of(code), said)
+
+
+def status_of(code: grpc.StatusCode) -> Status:
+    """Return what a status of gRPC, other than OK, means for a batch that its server has refused."""
+    return DOUBTFUL[code] if code in DOUBTFUL else REFUSED[code]

@@ -13,8 +13,11 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
+import grpc
+
 from tuner.adapters.connection.address import host_of
 from tuner.adapters.connection.channel import data_options
+from tuner.dispatch.backends.channel import status_of
 from tuner.dispatch.client.granted import Granted
 from tuner.dispatch.client.line import GrpcLine, Line, OpenLine
 from tuner.dispatch.grant import LONGEST_KIND
@@ -121,18 +124,12 @@ class AsyncGrantClient:
         asked: dict[str, Any] = {"ask": number, "session": session, "items": items, "kind": kind}
         asked |= {} if timeout is None else {"timeout": float(timeout)}
         granted = await self._granted(asked | dict(trace.headers() if trace is not None else ()))
-        began = loop.time()
+        began, whole = loop.time(), False
         try:
             yield granted
-        except BaseException:
-            self._outbox.say(end=number, lost=granted.problem)
-            raise
-        if granted.problem:
-            self._outbox.say(end=number, lost=granted.problem)
-        elif granted.unanswered:
-            self._outbox.say(end=number)
-        else:
-            self._outbox.say(end=number, seconds=loop.time() - began)
+            whole = True
+        finally:
+            self._outbox.say(end=number, **_came_of_it(granted, loop.time() - began, whole=whole))
 
     async def infer(
         self,
@@ -179,6 +176,7 @@ class AsyncGrantClient:
                 except InferenceServerException as error:
                     why, status = str(error), str(error.status())
                     if "UNAVAILABLE" not in status and "DEADLINE_EXCEEDED" not in status:
+                        granted.refused(_kind_of_error(status))
                         raise
                 if "UNAVAILABLE" in status:
                     granted.lost(why)
@@ -276,6 +274,27 @@ class AsyncGrantClient:
             waiting.set_result(Granted(message["backend"], message["model"], message["timeout"], trace))
         else:
             waiting.set_exception(Refused(Status(message["status"]), message["reason"]))
+
+
+def _came_of_it(granted: Granted, seconds: float, *, whole: bool) -> dict[str, Any]:
+    """Return what the dispatcher hears of a request at its end.
+
+    Args:
+        granted: The request.
+        seconds: From sending it to its end.
+        whole: Whether its block ended without an exception.
+    """
+    if granted.problem:
+        return {"lost": granted.problem}
+    if granted.refusal is not None:
+        return {"seconds": seconds, "status": granted.refusal.value}
+    return {"seconds": seconds} if whole and not granted.unanswered else {}
+
+
+def _kind_of_error(status: str) -> Status:
+    """Return what the status of a Triton's error means, such as ``StatusCode.INTERNAL``."""
+    code = grpc.StatusCode.__members__.get(status.rpartition(".")[2])
+    return Status.INTERNAL if code is None or code is grpc.StatusCode.OK else status_of(code)
 
 
 async def _speak(line: Line, outbox: Outbox) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tuner.dispatch.grant import LONGEST_PROBLEM
-from tuner.dispatch.request import TraceContext
+from tuner.dispatch.request import Status, TraceContext
 
 __all__ = ["Granted"]
 
@@ -24,6 +24,8 @@ class Granted:
     """The span that the request belongs to: its headers go with it; None if it is not traced."""
     problem: str = field(default="", init=False)
     """Why the backend could not be asked; empty if it could."""
+    refusal: Status | None = field(default=None, init=False)
+    """Of which kind the error is that the backend answered with; None without one."""
     unanswered: bool = field(default=False, init=False)
     """Whether the answer did not come in time."""
 
@@ -35,3 +37,7 @@ class Granted:
     def lost(self, reason: str | Exception) -> None:
         """Say that the backend did not answer: the dispatcher looks whether it is still there."""
         self.problem = str(reason)[:LONGEST_PROBLEM] or "no answer"
+
+    def refused(self, status: Status) -> None:
+        """Say that the backend answered with an error, and of which kind that is."""
+        self.refusal = status

@@ -10,8 +10,10 @@ message             fields                                                      
 ``ask``: number     ``session``, ``items``, ``kind``, ``timeout`` in s (optional)   the frontend
 ``grant``: number   ``backend`` as ``scheme://host:port``, ``model``, ``timeout``   the scheduler: send it now
 ``refused``: ...    ``status``, ``reason``: do not send it                          the scheduler
-``end``: number     ``seconds`` from sending to the answer, or ``lost``: why the    the frontend, if granted
-                    backend could not be asked; neither if no answer came in time
+``end``: number     ``seconds`` from sending to the answer, with a ``status`` as    the frontend, if granted
+                    in ``refused`` if that was an error; or ``lost``: why the
+                    backend could not be asked; none of them if no answer came in
+                    time
 ``cancel``: ...     nobody waits for it any more                                    the frontend
 ==================  ==============================================================  ========================
 
@@ -174,4 +176,10 @@ def _ended(message: dict[str, Any]) -> Ended:
     seconds, lost = _seconds(message, "seconds"), message.get("lost", "")
     if not isinstance(lost, str) or (seconds is not None and seconds < 0):
         raise Refused(Status.INVALID, "an end has seconds of at least 0, or lost: a sentence")
-    return Ended(seconds, lost[:LONGEST_PROBLEM])
+    if (said := message.get("status")) is None:
+        return Ended(seconds, lost[:LONGEST_PROBLEM])
+    known = [one.value for one in Status]
+    if seconds is None or said not in known:
+        problem = f"an end has a status beside its seconds, one of {', '.join(known)}, not {said!r:.40}"
+        raise Refused(Status.INVALID, problem)
+    return Ended(seconds, lost[:LONGEST_PROBLEM], Status(said))

@@ -48,8 +48,11 @@ class GrantSender(Sender):
             server.doubt(f"{server.address} did not answer a granted request in time")
         for reason in [end.lost for end in ends if end.lost]:
             server.doubt(reason)
-        if len(seconds) == len(grants):
-            passed = loop.time() - began  # until the last frontend said so
-            asked = min(max(seconds), passed)
-            self._learn(batch, requests, max(asked - server.round_trip, 1e-6))
+        passed = loop.time() - began  # until the last frontend said so
+        asked = min(max(seconds, default=0.0), passed)
+        worked = max(asked - server.round_trip, 1e-6)
+        if not silent and all(end.answered for end in ends):
+            self._learn(batch, requests, worked)
             self._beliefs.frontend_was_away(passed - asked, loop.time())
+        elif not silent and seconds:  # a refusal may have come sooner than an answer, but it was no idle time
+            self._count(batch, requests, worked)

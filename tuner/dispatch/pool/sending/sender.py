@@ -65,10 +65,14 @@ class Sender(ABC):
         """Learn that a batch's server worked on these requests for so long, s; that has just ended."""
         batch.executed = True
         self._teach(batch, requests, seconds)
-        server, items = batch.lane.server, sum([one.items for one in requests])
-        self._observer.executed(batch.stream.session.name, server.address, len(requests), items, seconds)
+        self._count(batch, requests, seconds)
         if batch.stream.kind is None:
             self._answered(requests)
+
+    def _count(self, batch: Batch, requests: Sequence[Pending], seconds: float) -> None:
+        """Count a batch of these requests, on which its server worked for so long, s."""
+        server, items = batch.lane.server, sum([one.items for one in requests])
+        self._observer.executed(batch.stream.session.name, server.address, len(requests), items, seconds)
 
     def _teach(self, batch: Batch, requests: Sequence[Pending], seconds: float) -> None:
         """Have the profile learn that a batch of these requests, which has just ended, took so long, s."""
