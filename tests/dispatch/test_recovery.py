@@ -303,6 +303,24 @@ def test_a_server_that_is_slower_than_anybody_would_wait() -> None:
     run(main())
 
 
+def test_a_server_that_is_slower_than_anybody_would_wait_with_grants() -> None:
+    """What frontends say in the end is learned, and the next batch is waited for."""
+
+    async def main() -> None:
+        found = bench(servers=1, mode="grants")
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            for _ in range(5):
+                grant = await dispatcher.grant(Ask("m", kind="k", deadline=loop.time() + 5.0))
+                await asyncio.sleep(200 * MS)
+                grant.end(Ended(200 * MS))
+                await asyncio.sleep(1 * MS)
+        # Not those that came first: alone, because its kind had no stream yet, and then in its stream.
+        assert len(found.counts.executed_batches) == 5 - 2
+
+    run(main())
+
+
 def test_a_server_that_is_suddenly_much_slower() -> None:
     """One batch that was given up on is enough, however many quick ones came before it."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
-from tuner.dispatch.grant import Grant
+from tuner.dispatch.grant import Ended, Grant
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.sending.lanes import Batch
 from tuner.dispatch.pool.sending.sender import Sender
@@ -48,11 +49,24 @@ class GrantSender(Sender):
             server.doubt(f"{server.address} did not answer a granted request in time")
         for reason in [end.lost for end in ends if end.lost]:
             server.doubt(reason)
+        if silent:
+            late = asyncio.gather(*[grant.ended for grant in grants])
+            late.add_done_callback(partial(self._learn_late, batch, requests, began))
+            return
         passed = loop.time() - began  # until the last frontend said so
         asked = min(max(seconds, default=0.0), passed)
         worked = max(asked - server.round_trip, 1e-6)
-        if not silent and all(end.answered for end in ends):
+        if all(end.answered for end in ends):
             self._learn(batch, requests, worked)
             self._beliefs.frontend_was_away(passed - asked, loop.time())
-        elif not silent and seconds:  # a refusal may have come sooner than an answer, but it was no idle time
+        elif seconds:  # a refusal may have come sooner than an answer, but it was no idle time
             self._count(batch, requests, worked)
+
+    def _learn_late(
+        self, batch: Batch, requests: Sequence[Pending], began: float, late: asyncio.Future[list[Ended]]
+    ) -> None:
+        """Learn from a batch whose frontends were not waited for, if all were answered in the end."""
+        seconds = [end.seconds for end in late.result() if end.answered and end.seconds is not None]
+        if len(seconds) == len(requests):
+            asked = min(max(seconds), asyncio.get_running_loop().time() - began)
+            self._teach(batch, requests, max(asked - batch.lane.server.round_trip, 1e-6))
