@@ -75,6 +75,18 @@ def test_means_are_made_from_sums() -> None:
     assert window.profile.executions == 30
 
 
+def test_rows_of_a_request_make_it_comparable_with_batches() -> None:
+    """One where nearly every request has one, or nobody counts them; a cache executes fewer."""
+    sent, cached, late = worked(requests=20), worked(requests=200), worked(requests=98)
+    uncounted = worked(inferences=0)
+
+    assert (sent.request_rows, sent.rows) == (5.0, 5.0)
+    assert (cached.request_rows, cached.rows) == (0.5, 1.0)
+    assert late.request_rows > late.rows == 1.0
+    assert math.isnan(uncounted.request_rows)
+    assert uncounted.rows == 1.0
+
+
 def test_busy_instances_are_executions_at_a_time() -> None:
     """Little's law: time in executions per second; unknown only if executions are not timed."""
     nothing = np.zeros(7)

@@ -36,6 +36,9 @@ __all__ = [
 
 NOT_KNOWN = math.nan
 """Stands for a quantity that nobody measured; it is never 0."""
+NEARLY_ONE = 1.1
+"""Up to so many rows of a request are taken for one: some requests are executed in a window, but answered
+after it or too late."""
 UNANSWERED = "no request was answered"
 """Why a window in which none was must not be learned from."""
 ENDINGS = {"s": "_seconds", "cores": "_cores", "bytes": "_bytes", "share": "_ratio", "W": "_watts"}
@@ -134,11 +137,13 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     """The clients' mean latency less the server's: the network, and the clients themselves. Known where our
     clients are the only ones and had every answer."""
     batch_mean: Annotated[float, Quantity("Mean batch size", metric="batch_size")] = NOT_KNOWN
-    """Requests per execution."""
+    """Rows per execution: a request of several rows counts as often in a batch."""
+    request_rows: Annotated[float, Quantity("Mean rows of a request")] = NOT_KNOWN
+    """1 where every request is for one inference. Less where a cache answered some."""
     busy_instances: Annotated[float, Quantity("Mean number of instances that execute at a time")] = NOT_KNOWN
     """If it is near the number of instances, the server is saturated."""
     batches: Mapping[int, int] = field(default_factory=dict)
-    """Executions per batch size."""
+    """Executions per batch size in rows."""
     profile: BatchingProfile | None = None
     """l(b) fitted to this window alone."""
     cpu: Annotated[float, Quantity("Cores used by the server", "cores")] = NOT_KNOWN
@@ -200,6 +205,11 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     def seconds(self) -> float:
         """Length of the window."""
         return self.end - self.start
+
+    @property
+    def rows(self) -> float:
+        """Rows of a request for calculations: 1 where they are nearly that, or nobody counts them."""
+        return self.request_rows if self.request_rows > NEARLY_ONE else 1.0  # NaN is not above
 
     @property
     def asked(self) -> int:
@@ -306,6 +316,7 @@ class Work:
             "queue_mean": _ratio(self.queue, self.requests),
             "compute_mean": _ratio(self.compute, self.requests),
             "batch_mean": _ratio(self.inferences, int(counts[1:].sum())),
+            "request_rows": _ratio(self.inferences or NOT_KNOWN, self.requests),
             "busy_instances": self._busy(end - start),
             "batches": {int(size): int(counts[size]) for size in np.flatnonzero(counts) if size > 0},
             "profile": fit_profile(counts, self.batch_seconds),

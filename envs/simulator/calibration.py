@@ -14,12 +14,15 @@ noise                  p95 of the latency (search by simulation)
 Search by simulation: each window is simulated at its own rate and configuration, and the parameter is chosen
 for which simulated and measured values agree best (mean absolute logarithm of their ratio). Overloaded
 windows are left out, except for the table: their queue grows with their length, whatever the parameters.
+
+A simulated request has one row. Requests of several rows count as one for each, and so do loads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -73,7 +76,8 @@ def calibrate(
     Raises:
         InvalidInput: No undisturbed window executed anything.
     """
-    usable = [m for m in measurements if not m.disturbed and m.requests and m.batches and m.compute_mean > 0]
+    shown = [m for m in measurements if not m.disturbed and m.requests and m.batches and m.compute_mean > 0]
+    usable = [_in_rows(m) for m in shown]
     if not usable:
         raise InvalidInput("calibration", "no undisturbed window with executions", "sweep the server first")
     kept_up = [m for m in usable if steady(m)]
@@ -92,6 +96,19 @@ def calibrate(
         server = _search(server, "gap", 0.002, alone, lambda m: m.queue_mean)
         server = _search(server, "noise", 1.0, kept_up, lambda m: m.latency_p95)
     return server
+
+
+def _in_rows(measurement: Measurement) -> Measurement:
+    """Return a window as if each row had been a request of its own."""
+    rows = measurement.rows
+    if rows == 1.0:
+        return measurement
+    return replace(
+        measurement,
+        requests=round(measurement.requests * rows),
+        arrival_rate=measurement.arrival_rate * rows,
+        request_rows=1.0,
+    )
 
 
 def _instances(measurement: Measurement) -> int:

@@ -43,6 +43,7 @@ def inputs_of(
         rate: Requests/s.
         watched: The configuration of ``knowledge.reference``.   # (1,) each
     """
+    rate *= knowledge.rows
     queue = queue_of(settings, knowledge, rate)
     unit = knowledge.seconds[0]
     own = _configuration(settings, queue, unit, knowledge.cores, rate)
@@ -63,7 +64,7 @@ def inputs_of(
 
 
 def _configuration(settings: Settings, queue: Queue, unit: float, cores: float, rate: float) -> np.ndarray:
-    """Return what describes each configuration.   # (n, k)."""
+    """Return what describes each configuration, at a rate in rows/s.   # (n, k)."""
 
     def log(ratio: np.ndarray) -> np.ndarray:
         return np.asarray(np.log(np.maximum(ratio, FLOOR)))
@@ -96,7 +97,7 @@ def _configuration(settings: Settings, queue: Queue, unit: float, cores: float, 
 
 
 def _server(knowledge: ServerKnowledge, rate: float) -> np.ndarray:
-    """Return what describes the server and its load.   # (k,)."""
+    """Return what describes the server and its load, in rows/s.   # (k,)."""
     shape = np.log(knowledge.seconds / knowledge.seconds[0])
     return np.concatenate(
         [
@@ -109,13 +110,14 @@ def _server(knowledge: ServerKnowledge, rate: float) -> np.ndarray:
 
 
 def _reference(knowledge: ServerKnowledge, watched: Settings | None, rate: float) -> np.ndarray:
-    """Return what was seen where the server was watched, zeros if it was not.   # (k,)."""
+    """Return what was seen where the server was watched, zeros if it was not; rates in rows/s.   # (k,)."""
     reference = knowledge.reference
     if reference is None or watched is None:
         return np.zeros(REFERENCE)
-    queue = queue_of(watched, knowledge, reference.rate)
+    rate_then = reference.rate * knowledge.rows
+    queue = queue_of(watched, knowledge, rate_then)
     unit = knowledge.seconds[0]
-    own = _configuration(watched, queue, unit, knowledge.cores, reference.rate)[0][WATCHED]
+    own = _configuration(watched, queue, unit, knowledge.cores, rate_then)[0][WATCHED]
     seen = np.log(np.maximum(reference.latencies, FLOOR)) - queue.latency[0]
     known = np.isfinite(seen)
     seen = np.where(known, np.clip(seen, -3.0, 3.0), 0.0)
@@ -132,7 +134,7 @@ def _reference(knowledge: ServerKnowledge, watched: Settings | None, rate: float
     known_inside = np.isfinite(inside)
     return np.concatenate(
         [
-            [1.0, np.log(rate / reference.rate)],
+            [1.0, np.log(rate / rate_then)],
             own,
             seen,
             known.astype(float),

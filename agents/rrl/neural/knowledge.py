@@ -52,6 +52,8 @@ class ServerKnowledge:
     """l(b) at :data:`SIZES`, s.   # (7,)"""
     doubt: np.ndarray
     """Standard deviation of its logarithm.   # (7,)"""
+    rows: float = 1.0
+    """Rows of a request: batches, l(b) and the formulas count rows."""
     burstiness: float = 1.0
     """Index of dispersion of the arrivals; 1 for Poisson, or where it is not known."""
     reference: Reference | None = None

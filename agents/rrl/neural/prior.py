@@ -30,6 +30,9 @@ LEAST_BURSTINESS = 0.05
 OTHER_BURSTINESS = 2.0
 """A window's burstiness replaces the known one if they differ by more than this factor. Seen by the server's
 counters alone, Poisson arrivals (burstiness 1) first show 0.3 to 2.1; a load that triples shows about 60."""
+OTHER_ROWS = 1.25
+"""Likewise for the mean number of rows of a request: as much as a load level spans. What was watched before
+was of other requests then."""
 NEAR = (-0.8, 0.4)
 """A window becomes a further reference unless there is one at a load near its own: the logarithm of that load
 over its own lies between these two (0.45 and 1.5 times). In the training references lay so far from the load
@@ -126,6 +129,8 @@ class NeuralPrior:
             self._learn_profile(number, seen)
         if self.knowledge is not None and not self._given:
             self._learn_burstiness(self.knowledge, seen["burstiness"])
+        if self.knowledge is not None:
+            self._learn_rows(self.knowledge, seen["request_rows"])
         changed = self.knowledge is not before
         if self.knowledge is not None:
             reference = Reference(
@@ -179,6 +184,15 @@ class NeuralPrior:
         if abs(math.log(shown / knowledge.burstiness)) > math.log(OTHER_BURSTINESS):
             self.knowledge = replace(knowledge, burstiness=shown)
 
+    def _learn_rows(self, knowledge: ServerKnowledge, rows: float) -> None:
+        """Take in how many rows a request has, at least 1, if clients clearly send others than before."""
+        if not math.isfinite(rows):
+            return
+        shown = max(rows, 1.0)
+        if abs(math.log(shown / knowledge.rows)) > math.log(OTHER_ROWS):
+            self.knowledge = replace(knowledge, rows=shown)
+            self._references = []
+
     def at(self, load: float, left: float = 1.0) -> LogCosts:
         """Return what configurations are expected to cost, with the cores that other processes leave.
 
@@ -231,6 +245,7 @@ class NeuralPrior:
             return arrays
         k = self.knowledge
         arrays["neural_server"] = np.concatenate([[float(k.gpu), k.burstiness], k.seconds, k.doubt])
+        arrays["neural_rows"] = np.array([k.rows])
         rows = [[r.configuration, r.rate, r.use, *r.latencies, *r.inside] for r in self._references]
         arrays["neural_references"] = np.array(rows, np.float64).reshape(-1, 10)
         return arrays
@@ -259,15 +274,17 @@ class NeuralPrior:
             return prior
         gpu, burstiness, *profile = map(float, arrays.take("neural_server", (2 + 2 * SIZES.size,)))
         times, doubt = np.array(profile).reshape(2, -1)
+        rows = float(arrays.take("neural_rows", (1,))[0]) if "neural_rows" in arrays else 1.0  # an older one
         if not (
             np.isfinite(times).all()
             and np.isfinite(doubt).all()
             and (doubt > 0).all()
             and 0 < burstiness < math.inf
+            and 1 <= rows < math.inf
         ):
             raise ValueError("what it knows of its server is out of range")
         prior.knowledge = ServerKnowledge(
-            cores=cores, gpu=bool(gpu), seconds=times, doubt=doubt, burstiness=burstiness
+            cores=cores, gpu=bool(gpu), seconds=times, doubt=doubt, rows=rows, burstiness=burstiness
         )
         for number, rate, use, *rest in _stored_references(arrays):
             if number not in range(space.size) or not 0 < rate < math.inf:

@@ -105,7 +105,7 @@ def queue_of(settings: Settings, knowledge: ServerKnowledge, rate: float) -> Que
     Args:
         settings: The configurations.   # (n,) each
         knowledge: Of the server.
-        rate: Requests/s.
+        rate: Rows/s.
     """
     batch, delay = settings.batch, settings.delay
     split = split_time(settings, knowledge.cores)

@@ -105,6 +105,15 @@ def test_one_window_is_enough() -> None:
     assert fitted.contention == 0.33
 
 
+def test_requests_of_several_rows_are_simulated_row_by_row() -> None:
+    """20 requests/s of 16 rows are a load of 320/s in the simulation, where a request has one."""
+    configuration = {"max_batch_size": 16, "max_queue_delay": 0.01, "instances": 1}
+    window = replace(simulate(TRUTH, configuration, 320.0, seconds=5.0), requests=1600)
+    several = replace(window, requests=100, arrival_rate=window.arrival_rate / 16, request_rows=16.0)
+
+    assert calibrate([several]) == calibrate([window])
+
+
 @pytest.mark.compiled
 def test_the_front_ends_cpu_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front end far heavier than the default slows the fitted server down as it did the real one."""

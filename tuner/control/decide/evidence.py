@@ -74,7 +74,8 @@ def margin(m: Measurement, slo: Slo) -> Margin:
     shown = ((m.latency(name), share) for name, share in reversed(QUANTILES.items()))
     high, share = next((pair for pair in shown if pair[0] > m.latency_p50 > 0), (math.nan, 0.0))
     spread = math.log(high / m.latency_p50) / NORMAL.inv_cdf(share) if share else USUAL_SPREAD
-    count = max(min(m.requests / max(1.0, m.batch_mean), m.timed), 1.0)
+    together = max(1.0, m.batch_mean / m.rows)
+    count = max(min(m.requests / together, m.timed), 1.0)
     if (wanted := QUANTILES.get(slo.statistic)) is None:
         sampling = math.sqrt(math.expm1(spread**2) / count)
     else:

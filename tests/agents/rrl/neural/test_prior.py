@@ -15,6 +15,14 @@ from tuner.agents.rrl.neural.prior import NeuralPrior
 from tuner.agents.rrl.perception import SmoothPerception
 
 
+def prior_of(agent: RRL) -> NeuralPrior:
+    """The neural prior of an agent."""
+    assert isinstance(agent.perception, SmoothPerception)
+    prior = agent.perception.smoother.prior
+    assert isinstance(prior, NeuralPrior)
+    return prior
+
+
 def test_a_prior_knows_nothing_until_a_window_was_watched() -> None:
     """Windows without requests or without executions show nothing."""
     prior = NeuralPrior(SPACE, OBJECTIVE)
@@ -90,16 +98,45 @@ def test_bursts_count_from_the_window_that_shows_them(tmp_path: Path) -> None:
     agent.save(tmp_path)
     again = RRL.load(tmp_path, SPACE, synchronous=True)
 
-    for one in (agent, again):
-        assert isinstance(one.perception, SmoothPerception)
-        prior = one.perception.smoother.prior
-        assert isinstance(prior, NeuralPrior)
+    for prior in map(prior_of, (agent, again)):
         before = prior.at(math.log2(RATE)).mean
 
         assert prior.watch(0, seen(burstiness=6.0))
         assert prior.at(math.log2(RATE)).mean.mean() > before.mean()
         assert not prior.watch(0, seen(burstiness=4.0))
         assert prior.watch(0, seen(burstiness=1.0))
+
+
+def test_requests_of_several_rows_load_a_server_as_rows_do() -> None:
+    """20 requests/s of 16 images keep it as busy as 320 of one image: few batches are too small."""
+    several, single, idle = (NeuralPrior(SPACE, OBJECTIVE) for _ in range(3))
+    several.watch(0, seen(rate=20.0, batch_mean=16.0, request_rows=16.0))
+    single.watch(0, seen(rate=320.0, batch_mean=16.0, request_rows=1.0))
+    idle.watch(0, seen(rate=20.0, batch_mean=16.0, request_rows=1.0))
+
+    expected = several.at(math.log2(20.0))
+
+    for one, other in zip(expected, single.at(math.log2(320.0)), strict=True):
+        assert one == pytest.approx(other)
+    assert expected.mean.max() > idle.at(math.log2(20.0)).mean.max() + 0.5
+
+
+def test_rows_of_requests_count_from_the_window_that_shows_others(tmp_path: Path) -> None:
+    """Latencies of requests of one row say nothing of those of many. Chance, or a cache, changes nothing."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    agent.update(state(request_rows=1.03), 0, 0.8, state(request_rows=0.4))
+    load = math.log2(RATE)
+    unchanged = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    unchanged.update(state(), 0, 0.8, state())
+    assert np.array_equal(prior_of(agent).at(load).mean, prior_of(unchanged).at(load).mean)
+    agent.update(state(request_rows=4.0), 0, 0.8, state(request_rows=4.0))
+    agent.save(tmp_path)
+
+    for prior in (prior_of(agent), prior_of(RRL.load(tmp_path, SPACE, synchronous=True))):
+        assert prior.at(load).mean.mean() > prior_of(unchanged).at(load).mean.mean()
+        assert not prior.watch(0, seen(request_rows=3.5))
+        assert prior.watch(0, seen(request_rows=1.0))
+        assert prior.at(load).mean == pytest.approx(prior_of(unchanged).at(load).mean)
 
 
 def test_a_burstiness_that_was_given_stays() -> None:
