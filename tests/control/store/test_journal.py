@@ -17,13 +17,12 @@ from tests.control.drive.driver_bed import (
 )
 from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server, silent
 from tuner.adapters import ApplyReport
-from tuner.control import Apply, ControlLoop, Driver, Hold, Rollback, Watched, WindowRecord
-from tuner.control.store.journal import StoreJournal, last_change, replay
+from tuner.control import Apply, ControlLoop, Hold, Rollback, WindowRecord
+from tuner.control.store.journal import last_change
 from tuner.control.store.store import Store
 from tuner.errors import Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement
-from tuner.objective import Objective, Slo
 
 
 @pytest.fixture
@@ -172,99 +171,6 @@ def test_how_long_ago_the_last_change_was_is_known_to_the_next_life(tmp_path: Pa
     assert after == 10.0
     assert unseen == pytest.approx(49.9)
     assert earlier == 0.0  # the clock was set back
-
-
-def lived(store: Store, objective: Objective = OBJECTIVE) -> list[float]:
-    """A change and two windows after it, every p95 25 ms; return what the windows cost."""
-    target = server(lambda _: 0.025)
-    standing = store.target("a", "fake://x/m", SPACE, GOOD, objective=objective.key)
-    loop = ControlLoop(SPACE, objective, ScriptedAgent(GOOD, BAD))
-    journal = StoreJournal(store, standing.id, objective)
-    watched = Watched(target, target, target.clock)
-    driver = Driver(watched, loop, window=5.0, journal=journal, notify=lambda _: None)
-    return [driver.step().cost for _ in range(4)]
-
-
-def remembered(store: Store, objective: Objective) -> tuple[ControlLoop, list[float]]:
-    """A loop of a later life, and the costs that its agent learned."""
-    agent = ScriptedAgent()
-    loop = ControlLoop(SPACE, objective, agent)
-    replay(store, 1, loop, learned=0)
-    return loop, [cost for _, _, cost in agent.updates]
-
-
-@pytest.mark.parametrize(
-    ("objective", "good", "costs"),
-    [
-        (OBJECTIVE, True, [0.025 / 0.030] * 4),
-        (dataclasses.replace(OBJECTIVE, slo=Slo(statistic="p95", latency=0.010)), False, [2.5] * 4),
-        (dataclasses.replace(OBJECTIVE, slo=Slo(statistic="mean", latency=0.025)), True, [0.5] * 4),
-        (dataclasses.replace(OBJECTIVE, goal="cpu"), True, [0.5] * 4),
-        (dataclasses.replace(OBJECTIVE, goal="gpu"), True, []),  # which was not measured
-    ],
-)
-def test_windows_are_judged_by_the_present_objective(
-    store: Store, objective: Objective, good: bool, costs: list[float]
-) -> None:
-    """Not by the one that they were measured under: the file may have another SLO now."""
-    lived(store)
-
-    loop, learned = remembered(store, objective)
-
-    assert learned == pytest.approx(costs)
-    known = loop.memory.at(loop.level).configurations.values()
-    assert {one.good for one in known} == ({good} if costs else set())
-
-
-def test_what_a_change_cost_is_remembered(store: Store) -> None:
-    """The window after it costs a later life as much; where an older store does not say, it is left out."""
-    dear = dataclasses.replace(OBJECTIVE, change_cost=1.0)
-    costs = lived(store, dear)
-
-    again = remembered(store, dear)[1]
-    with store.writing() as db:
-        db.execute("UPDATE window SET change_requests = NULL WHERE number = 3")
-
-    assert costs[2] > costs[1]
-    assert again == pytest.approx(costs)
-    assert remembered(store, dear)[1] == pytest.approx([*costs[:2], costs[3]])
-    assert len(remembered(store, OBJECTIVE)[1]) == 4
-
-
-def test_quantiles_that_look_back_are_no_quantiles_for_another_slo(store: Store) -> None:
-    """An SLO on the mean used the window."""
-    mean = dataclasses.replace(OBJECTIVE, slo=Slo(statistic="mean", latency=0.030))
-    lived(store, mean)
-    with store.writing() as db:
-        db.execute("UPDATE window SET quantiles_mixed = 1 WHERE number = 3")
-
-    assert len(remembered(store, mean)[1]) == 4
-    assert len(remembered(store, OBJECTIVE)[1]) == 3
-
-
-class Probed(FakeServer):
-    """Of its requests fifty are timed in each window, which are near the bound."""
-
-    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
-        m = super().measure(seconds, settle=settle, enough=enough)
-        return dataclasses.replace(m, timed=50.0)
-
-
-def test_a_later_life_is_as_sure_of_its_windows(store: Store) -> None:
-    """What few requests showed uncertainly is not certain after a restart."""
-    latencies = iter([0.020, 0.031, 0.020, 0.028, 0.032])
-    target = Probed(FakeClock(), lambda _: next(latencies))
-    first, _ = life(store, target)
-    for _ in range(5):
-        first.step()
-
-    second, _ = life(store, target)
-
-    (known,) = first.loop.memory.levels.values()
-    assert known.configurations[SPACE.encode(GOOD)].sure < 3
-    assert {level: one.configurations for level, one in second.loop.memory.levels.items()} == {
-        level: one.configurations for level, one in first.loop.memory.levels.items()
-    }
 
 
 class Failing(FakeServer):
@@ -476,19 +382,3 @@ def test_one_that_only_watches_decides_nothing_of_a_server_that_was_restarted(
 
     assert [type(record.decision) for record in records] == [Hold, Hold]
     assert watching.loop.last_good == best
-
-
-def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:
-    """With fewer values, what ran before must not speak for the nearest that is left."""
-    target = server()
-    first, _ = life(store, target, BAD)
-    for _ in range(3):
-        first.step()
-    fewer = [Knob(name=k.name, grid=k.grid[:2], default=k.default, unit=k.unit) for k in SPACE.knobs]
-    space = KnobSpace(fewer)
-    loop = ControlLoop(space, OBJECTIVE, ScriptedAgent())
-
-    seen = replay(store, 1, loop, learned=0)
-
-    assert seen == 2
-    assert loop.memory.at(loop.level).tried == [space.encode(GOOD)]
