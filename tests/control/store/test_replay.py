@@ -12,6 +12,7 @@ import pytest
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent
 from tests.control.drive.driver_bed import FakeClock, FakeServer
 from tests.control.store.lives_bed import BAD, GOOD, life, server
+from tuner.agents.agent import State
 from tuner.control import ControlLoop, Driver, Watched
 from tuner.control.store.journal import StoreJournal, replay
 from tuner.control.store.store import Store
@@ -93,6 +94,41 @@ def test_quantiles_that_look_back_are_no_quantiles_for_another_slo(store: Store)
 
     assert len(remembered(store, mean)[1]) == 4
     assert len(remembered(store, OBJECTIVE)[1]) == 3
+
+
+class Executes(FakeServer):
+    """It says how long its executions take, under a load at the edge of its level."""
+
+    def measure(self, seconds: float, *, settle: float = 0.0, enough: float = math.inf) -> Measurement:
+        m = super().measure(seconds, settle=settle, enough=enough)
+        return dataclasses.replace(m, arrival_rate=290.0, compute_mean=0.004)
+
+
+class Keeps(ScriptedAgent):
+    """It keeps the states that it learns from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: list[State] = []
+
+    def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
+        self.states += [state, next_state]
+        super().update(state, configuration, cost, next_state)
+
+
+def test_what_a_window_showed_is_learned_again(store: Store) -> None:
+    """Its own load, beside which a level is coarse, and how long executions took."""
+    first, _ = life(store, Executes(FakeClock(), lambda _: 0.020))
+    for _ in range(2):
+        first.step()
+    agent = Keeps()
+    loop = ControlLoop(SPACE, OBJECTIVE, agent)
+
+    replay(store, 1, loop, learned=0)
+
+    assert loop.levels.rate(loop.levels.level(290.0)) != pytest.approx(290.0, rel=0.02)
+    assert [state.rate for state in agent.states] == pytest.approx([290.0] * 4)
+    assert [state.seen["compute_mean"] for state in agent.states if state.seen] == [0.004] * 4
 
 
 class Probed(FakeServer):

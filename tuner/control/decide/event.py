@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tuner.control.decide.decision import Apply, Rollback
@@ -89,6 +90,10 @@ class Remembered(NamedTuple):
     """The probability that it kept the SLO."""
     learn: bool = True
     """Whether the agent has yet to learn from it."""
+    rate: float | None = None
+    """The load, requests/s, over all windows that belonged to it; None takes the middle of its level."""
+    seen: Mapping[str, float] | None = None
+    """What it showed beside its cost, by the names of the quantities (:meth:`Measurement.figures`)."""
 
 
 class Banned(NamedTuple):

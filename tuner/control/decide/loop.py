@@ -189,7 +189,7 @@ class ControlLoop:
         self.level, index = window.level, self._index(window.configuration)
         self.memory.record(window.level, index, window.cost, window.probability_kept, new=False)
         if window.learn:
-            state = State(level=window.level, configuration=index)
+            state = State(level=window.level, configuration=index, rate=window.rate, seen=window.seen)
             self.agent.update(state, index, window.cost, state)
 
     def _in_force(self, change: on.InForce) -> None:

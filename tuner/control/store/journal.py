@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tuner.adapters.replicas.canary import Canary
 from tuner.control.decide.event import InForce, Remembered
 from tuner.control.decide.evidence import FailedRequests, probability_kept
+from tuner.control.decide.load import Loads
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
@@ -202,7 +203,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         target,
         REMEMBERED,
     )
-    seen = 0
+    seen, loads = 0, Loads(loop.levels)
     for row in rows:
         configuration = store.configuration(row["configuration"])
         with store.parsing_rows():
@@ -217,8 +218,11 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
             level = loop.levels.level(row["rate"], loop.level, foreign=foreign)
         cost, probability = loop.objective.cost(m), probability_kept(m, loop.objective.slo)
         loop.memory.failed_requests = FailedRequests(m.failures, m.asked)
-        learn = row["number"] > learned
-        loop.observe(Remembered(level, configuration, cost, probability, learn=learn))
+        loads.observe(m, level)
+        learn, rate = row["number"] > learned, loads.present.rate
+        loop.observe(
+            Remembered(level, configuration, cost, probability, learn=learn, rate=rate, seen=m.figures())
+        )
     return seen
 
 
