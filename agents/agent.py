@@ -17,7 +17,7 @@ import numpy as np
 
 from tuner.errors import InvalidInput
 
-__all__ = ["Agent", "Explains", "State", "check_cost", "check_seed"]
+__all__ = ["Agent", "Explains", "KnowsLoads", "State", "check_cost", "check_seed", "costs_at"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +74,19 @@ class Explains(Protocol):
 
     def basis(self, state: State, configuration: int) -> str:
         """Return in words what the expected cost of a configuration rests on; may be empty."""
+
+
+@runtime_checkable
+class KnowsLoads(Protocol):
+    """An agent that tells the loads of one level apart."""
+
+    def costs_at(self, state: State) -> np.ndarray:
+        """Return what :meth:`Agent.costs` does, at the load of a state.   # (size,)."""
+
+
+def costs_at(agent: Agent, state: State) -> np.ndarray:
+    """Return the learned costs at the load of a state, or at its level if that is all that an agent knows."""
+    return agent.costs_at(state) if isinstance(agent, KnowsLoads) else agent.costs(state.level)
 
 
 def check_cost(cost: float) -> float:

@@ -126,6 +126,12 @@ class RRL:
         """Return the learned cost of one window per configuration; NaN if unknown.   # (size,)."""
         return self.perception.costs(level)
 
+    def costs_at(self, state: State) -> np.ndarray:
+        """Return the learned costs at the load of a state, which says more than its level.   # (size,)."""
+        if not isinstance(self.perception, SmoothPerception):
+            return self.perception.costs(state.level)
+        return self.perception.costs(state.level, state.rate)
+
     def belief(self, state: State) -> tuple[np.ndarray, np.ndarray]:
         """Return logarithms of what configurations are thought to cost, and deviations.   # (size,) each.
 

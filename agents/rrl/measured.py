@@ -11,6 +11,7 @@ import heapq
 import math
 from collections import Counter
 from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -139,6 +140,11 @@ class MeasuredWindows:
     def levels(self) -> list[int]:
         """Levels at which anything was measured, increasing."""
         return sorted(self._visits)
+
+    def mean_load(self, level: int) -> float | None:
+        """Return the mean load of the windows at a level, octaves; None without any."""
+        loads = [load for at, load, *_ in self._rows if at == level]
+        return fmean(loads) if loads else None
 
     def machine(self, level: int) -> float:
         """Return the number of the machine that a level has in this era.

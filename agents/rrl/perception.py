@@ -41,7 +41,7 @@ taken to cost about their mean, with a fitted deviation that can be too small; o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -208,15 +208,26 @@ class SmoothPerception:
         worst = np.exp(mean + deviation)
         return np.asarray(CARRIED * prospect.chance * (worst - worst.min()))
 
-    def costs(self, level: int) -> np.ndarray:
-        """Return the expected cost of every configuration; NaN where nothing bears on it.   # (size,)."""
+    def costs(self, level: int, rate: float | None = None) -> np.ndarray:
+        """Return the expected cost of every configuration; NaN where nothing bears on it.   # (size,).
+
+        Args:
+            level: The load level.
+            rate: The load, requests/s; None for the mean of those that were measured at the level.
+        """
+        state = self._usual(level) if rate is None else State(level=level, configuration=0, rate=rate)
         costs = np.full(self.space.size, np.nan)
         if self.windows(level) or self.informed:
             candidates = self.smoother.candidates(level, self.space.distinct)
-            mean, deviation = self.smoother.belief(State(level=level, configuration=0), candidates)
+            mean, deviation = self.smoother.belief(state, candidates)
             known = self.informed | (deviation < KNOWN * self.smoother.constants.deviation)
             costs[candidates[known]] = np.exp(mean[known])
         return np.asarray(costs[self.space.canonical])
+
+    def _usual(self, level: int) -> State:
+        """Return a state with the mean of the loads measured at a level; without any, it has the middle."""
+        load = self.smoother.measured.mean_load(level)
+        return State(level=level, configuration=0, rate=None if load is None else 2.0**load)
 
     @property
     def informed(self) -> bool:
@@ -263,19 +274,29 @@ class SmoothPerception:
     def transfer(self) -> None:
         """Make what was learned the prior for another server; see :meth:`RRL.transfer`.
 
-        Loads that only the present prior knows, from an earlier training, stay.
+        It holds costs at the loads that were measured, the mean one of each level. Loads about the border of
+        two levels are one. Loads that only the present prior knows, from an earlier training, stay.
         """
         smoother, grid = self.smoother, self.parameters.levels
         levels, prior = smoother.measured.levels, smoother.prior
         if not levels:
             return
+
+        def apart(state: State, others: Sequence[State]) -> bool:
+            loads = np.array([smoother.load(other) for other in others])
+            return bool((abs(loads - smoother.load(state)) >= math.log2(grid.ratio) / 2).all())
+
         least = min(map(neighbours, levels))  # a prior has one machine: the one shared least
-        states = [State(level=level, configuration=0) for level in levels if neighbours(level) == least]
-        measured, width = [smoother.load(state) for state in states], math.log2(grid.ratio)
-        for load in prior.loads.tolist() if isinstance(prior, InterpolatedPrior) else ():
-            if min(abs(load - other) for other in measured) >= width:
-                level = grid.level(2.0**load) + SPAN * least
-                states.append(State(level=level, configuration=0, rate=2.0**load))
+        states: list[State] = []
+        for level in sorted(levels, key=smoother.windows, reverse=True):
+            if neighbours(level) == least and apart(state := self._usual(level), states):
+                states.append(state)
+        loads = prior.loads.tolist() if isinstance(prior, InterpolatedPrior) else []
+        earlier = [
+            State(level=grid.level(2.0**load) + SPAN * least, configuration=0, rate=2.0**load)
+            for load in loads
+        ]
+        states += [state for state in earlier if apart(state, states)]
         states.sort(key=smoother.load)
         everything = np.arange(self.space.size)
         logs = np.array([smoother.predict(state, everything)[0] for state in states])

@@ -102,6 +102,22 @@ def test_a_policy_knows_a_load_that_was_measured_after_its_training() -> None:
     policy.close()
 
 
+def test_a_policy_is_asked_at_the_load_that_was_watched() -> None:
+    """Its cost is the one at that load, not one for its whole level."""
+    policy = trained(250.0, {1: 0.9, 4: 0.4})
+    for rate, cost in ((240.0, 0.3), (292.0, 0.8)):
+        state = State(level=policy.levels.level(rate), configuration=0, rate=rate)
+        for _ in range(5):
+            policy.update(state, SPACE.encode(configuration(4)), cost, state)
+    unknown = replace(measurement(rate=292.0), latency_p95=NOT_KNOWN)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [unknown], agent=policy)
+
+    assert advice.rows[1].configuration == configuration(4)
+    assert advice.rows[1].cost == pytest.approx(0.8, rel=0.1)
+    policy.close()
+
+
 @pytest.mark.parametrize("windows", [1, 3])
 def test_a_policy_learns_from_what_was_watched_before_it_is_asked(windows: int) -> None:
     """This server is a quarter dearer than that of the training, so that the other one is, too."""

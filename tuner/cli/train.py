@@ -180,7 +180,7 @@ def train_quietly(training: Training) -> list[str]:
 
 def _summary(trained: Trained) -> list[str]:
     """Say what was learned: the best configuration for each load, and how many windows were left out."""
-    from tuner.agents.agent import State
+    from tuner.agents.agent import State, costs_at
     from tuner.agents.load_levels import LoadLevels
     from tuner.cli.console import configuration_text
 
@@ -191,8 +191,9 @@ def _summary(trained: Trained) -> list[str]:
     seen = set(run.level[run.learned].tolist())
     for level in rates or sorted(set(run.level.tolist())):
         start = int(space.encode(space.default))
-        index = agent.best(State(level=level, configuration=start))
-        cost = agent.costs(level)[index]
+        state = State(level=level, configuration=start, rate=rates.get(level))
+        index = agent.best(state)
+        cost = costs_at(agent, state)[index]
         rate = rates.get(level, round(levels.rate(level), 1))
         text = configuration_text(space, space.decode(index))
         lines.append(f"{rate:g} requests/s: {text}, {_cost_text(cost, seen)}")

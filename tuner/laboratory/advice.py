@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tuner.agents.agent import Agent, State
+from tuner.agents.agent import Agent, State, costs_at
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.decide.evidence import SPREAD
 from tuner.control.decide.validation import LOOKS_BACK, implausible
@@ -148,7 +148,7 @@ def _from_policy(
     elsewhere = _never_met(agent, state)  # then it answers from the nearest load that it met
     if not elsewhere and space.equal(space.decode(running), now.configuration):
         _let_learn(agent, objective, levels, running, quiet)
-    index, costs = agent.best(state), agent.costs(state.level)
+    index, costs = agent.best(state), costs_at(agent, state)
     cost = NOT_KNOWN if elsewhere else float(costs[index])
     best = AdviceRow(name="policy", configuration=space.decode(index), cost=cost)
     # Where the SLO's statistic was not measured, the policy says what the present configuration costs, too.
@@ -174,7 +174,7 @@ def _from_policy(
 def _never_met(agent: Agent, state: State) -> bool:
     """Whether a policy knows no costs at a load, or only those that were learned far from it."""
     extrapolates: Callable[[State], bool] = getattr(agent, "extrapolates", lambda _: False)
-    return math.isnan(agent.costs(state.level)[agent.best(state)]) or extrapolates(state)
+    return math.isnan(costs_at(agent, state)[agent.best(state)]) or extrapolates(state)
 
 
 def _let_learn(

@@ -13,7 +13,7 @@ from tuner.agents import State
 from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.forms import form
 from tuner.agents.rrl.perception import SmoothPerception
-from tuner.agents.rrl.prior import make_prior
+from tuner.agents.rrl.prior import InterpolatedPrior, make_prior
 from tuner.agents.rrl.smoothing import Points, SmoothingParameters
 from tuner.errors import StorageError
 from tuner.knobs import Knob, KnobSpace
@@ -271,6 +271,49 @@ def test_a_training_over_several_loads_forgets_none_of_them() -> None:
     assert len(smooth(agent).smoother.measured) == 0
     for level, cost in measured.items():
         assert agent.costs(level)[7] == pytest.approx(cost, rel=0.1)
+
+
+def measured_at(agent: RRL, costs: dict[float, float], windows: int = 3) -> None:
+    """Let an agent learn what one configuration costs at some loads."""
+    for rate, cost in costs.items():
+        state = State(level=agent.levels.level(rate), configuration=7, rate=rate)
+        for _ in range(windows):
+            agent.update(state, 7, cost, state)
+
+
+def prior_loads(agent: RRL) -> list[float]:
+    """The loads of an agent's prior, octaves."""
+    prior = smooth(agent).smoother.prior
+    assert isinstance(prior, InterpolatedPrior)
+    return list(map(float, prior.loads))
+
+
+def test_a_policy_holds_costs_for_the_loads_that_were_measured() -> None:
+    """A level spans a quarter: those of its middle may be off by as much, and more near overload."""
+    agent = make()
+    measured_at(agent, {100.0: 0.2, 290.0: 0.5})
+    assert agent.costs(agent.levels.level(290.0))[7] == pytest.approx(0.5, rel=0.02)
+
+    agent.transfer(synchronous=True)
+
+    assert prior_loads(agent) == pytest.approx(np.log2([100.0, 290.0]))
+    here = State(level=agent.levels.level(290.0), configuration=0, rate=290.0)
+    assert agent.costs_at(here)[7] == pytest.approx(0.5, rel=0.02)
+
+
+def test_loads_about_the_border_of_two_levels_are_one_in_a_policy() -> None:
+    """Between them the costs would leap by chance. The one with more windows counts, then what is earlier."""
+    agent = make()
+    low, border = agent.levels.bounds(agent.levels.level(290.0))
+    measured_at(agent, {border * 0.999: 0.5}, windows=5)
+    measured_at(agent, {border * 1.001: 0.6})
+    agent.transfer(synchronous=True)
+    assert prior_loads(agent) == pytest.approx([np.log2(border * 0.999)])
+
+    measured_at(agent, {border * 0.95: 0.5, 2.0 * low: 0.9})
+    agent.transfer(synchronous=True)
+
+    assert prior_loads(agent) == pytest.approx(np.log2([border * 0.95, 2.0 * low]))
 
 
 @pytest.mark.parametrize("prior", [False, True])
