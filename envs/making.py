@@ -39,7 +39,7 @@ def makes_environments(make: Callable[Rest, Made]) -> Callable[..., Made]:
             env = make(*given, **arguments)
         except InvalidInput as error:
             raise error.renamed(PARAMETERS) from error
-        env.render_mode = render_mode
+        env.render_as(render_mode)
         env.made_by = functools.partial(wrapper, *given, render_mode=render_mode, **arguments)
         return env
 

@@ -82,6 +82,10 @@ class Remade:
     made_by: Callable[[], Remade] | None = None
     """Makes it again; None if it was not made by one of the package's functions."""
 
+    def render_as(self, mode: str | None) -> None:
+        """Let :meth:`render` answer in a mode; None lets it answer nothing."""
+        self.render_mode = mode
+
     def __reduce__(self) -> tuple[Callable[[], Remade], tuple[()]]:
         if self.made_by is None:
             raise TypeError(f"{type(self).__name__} was not made by gymnasium.make, so it cannot be pickled")
@@ -103,7 +107,7 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
     | 1 | latency | the statistic that the SLO bounds, over the SLO | 0 | 20 |
     | 2 | mean | mean latency over the SLO | 0 | 20 |
     | 3 | queue | queueing share of the time in the server | 0 | 1 |
-    | 4 | batch | log2 of requests per execution | 0 | 10 |
+    | 4 | batch | log2 of rows per execution | 0 | 10 |
     | 5 | cpu | cores used by the server over the machine's | 0 | 1 |
     | 6 | foreign | cores used by other processes over the machine's | 0 | 1 |
     | 7 | burstiness | index of dispersion of arrivals | 0 | 10 |

@@ -35,7 +35,7 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
         close_all: Closes what they share.
     """
 
-    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as gymnasium declares it
+    metadata: dict[str, Any] = {**ServingEnv.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as gymnasium declares it
 
     def __init__(
         self,
@@ -128,6 +128,16 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
             np.array(truncated),
             _merge(infos),
         )
+
+    def render_as(self, mode: str | None) -> None:
+        """Let :meth:`render` answer in a mode, each environment by itself."""
+        super().render_as(mode)
+        for env in self.envs:
+            env.render_as(mode)
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return what each environment renders; None without a mode."""
+        return None if self.render_mode is None else tuple(env.render() for env in self.envs)
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - gymnasium's signature
         """Close every environment."""

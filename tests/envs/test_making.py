@@ -49,6 +49,24 @@ def test_picture_changes_with_the_windows() -> None:
     assert (first != second).any()
 
 
+@pytest.mark.parametrize("carry_over", [True, False])
+def test_each_environment_of_a_vector_renders(carry_over: bool) -> None:
+    """As it does alone, also after the vector was pickled; without a mode there is nothing."""
+    how: dict[str, Any] = {"num_envs": 2, "vectorization_mode": "vector_entry_point", "window": 0.5}
+    envs = gym.make_vec(NAME, render_mode="ansi", carry_over=carry_over, rate=150.0, **how)
+    again = pickle.loads(pickle.dumps(envs))  # noqa: S301 - our own
+    for one in (envs, again):
+        one.reset(seed=1)
+        one.step(np.array([0, 20]))
+
+    texts: Any = envs.render()
+
+    assert ["max_batch_size=2" in text for text in texts] == [False, True]
+    assert again.render() == texts
+    assert {"ansi", "rgb_array"} <= {*envs.metadata["render_modes"]}
+    assert gym.make_vec(NAME, carry_over=carry_over, **how).render() is None
+
+
 def test_colours_say_whether_the_slo_was_kept() -> None:
     """Blue where it was, vermilion where not, and no column where nothing is known."""
     picture = draw_picture([0.5, 2.0, float("nan")], [0.0, 1.0])
