@@ -30,6 +30,9 @@ LEAST_BURSTINESS = 0.05
 OTHER_BURSTINESS = 2.0
 """A window's burstiness replaces the known one if they differ by more than this factor. Seen by the server's
 counters alone, Poisson arrivals (burstiness 1) first show 0.3 to 2.1; a load that triples shows about 60."""
+ON_GPU = 0.05
+"""Share of the GPUs' time above which a server that was taken for one on the processor is on them after all:
+under a low load, as at night, the first window may have shown none."""
 OTHER_ROWS = 1.25
 """Likewise for the mean number of rows of a request: as much as a load level spans. What was watched before
 was of other requests then."""
@@ -129,6 +132,7 @@ class NeuralPrior:
             self._learn_profile(number, seen)
         if self.knowledge is not None and not self._given:
             self._learn_burstiness(self.knowledge, seen["burstiness"])
+            self._learn_place(self.knowledge, seen["gpu"])
         if self.knowledge is not None:
             self._learn_rows(self.knowledge, seen["request_rows"])
         changed = self.knowledge is not before
@@ -183,6 +187,12 @@ class NeuralPrior:
         shown = max(burstiness, LEAST_BURSTINESS)
         if abs(math.log(shown / knowledge.burstiness)) > math.log(OTHER_BURSTINESS):
             self.knowledge = replace(knowledge, burstiness=shown)
+
+    def _learn_place(self, knowledge: ServerKnowledge, gpu: float) -> None:
+        """Take in that the server is on a GPU; of what was watched only the use of the processor is known."""
+        if gpu > ON_GPU and not knowledge.gpu:
+            self.knowledge = replace(knowledge, gpu=True)
+            self._references = []
 
     def _learn_rows(self, knowledge: ServerKnowledge, rows: float) -> None:
         """Take in how many rows a request has, at least 1, if clients clearly send others than before."""

@@ -45,6 +45,24 @@ def test_a_server_on_a_gpu_is_told_by_its_use(share: float, gpu: bool) -> None:
     assert prior.knowledge.gpu is gpu
 
 
+@pytest.mark.parametrize("share", [math.nan, 0.0])
+def test_a_gpu_that_hardly_worked_at_first_is_noticed_later(tmp_path: Path, share: float) -> None:
+    """Of a server first watched at night, also where its policy was saved. A per cent is no sign of one."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    agent.update(state(gpu=share), 0, 0.8, state(gpu=share))
+    agent.save(tmp_path)
+    day = NeuralPrior(SPACE, OBJECTIVE)
+    day.watch(0, seen(gpu=0.3))
+
+    for prior in (prior_of(agent), prior_of(RRL.load(tmp_path, SPACE, synchronous=True))):
+        assert not prior.watch(0, seen(gpu=0.01))
+        assert prior.watch(0, seen(gpu=0.3))
+        assert prior.knowledge is not None
+        assert prior.knowledge.gpu
+        assert prior.at(math.log2(RATE)).mean == pytest.approx(day.at(math.log2(RATE)).mean)
+        assert not prior.watch(0, seen(gpu=0.0))
+
+
 def test_estimates_are_kept_of_few_loads_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those asked for last; a load that changes for days fills no memory."""
     monkeypatch.setattr("tuner.agents.rrl.neural.prior.KEPT", 0)
