@@ -18,7 +18,7 @@ from tests.control.drive.driver_bed import (
 )
 from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server, silent
 from tests.control.store.store_bed import Times
-from tuner.control import Rollback
+from tuner.control import Driver, Hold, Rollback
 from tuner.control.store.journal import StoreJournal, resolve_unfinished
 from tuner.control.store.store import Store
 from tuner.errors import TimedOut
@@ -133,6 +133,52 @@ def test_a_change_that_comes_about_in_a_later_life_is_ours(store: Store, error: 
     assert [row["outcome"] for row in rows] == ["applied"]
     assert "came about after all" in rows[0]["error"]
     assert not store.rows("SELECT * FROM event WHERE sentence LIKE '%somebody else%'")
+
+
+def killed_in(driver: Driver, target: FakeServer, step: str = "while it asks") -> None:
+    """The process and the server die in a driver's next change; the server comes back as it was."""
+
+    def die(*_: object) -> NoReturn:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as fatal:
+        asking = step == "while it asks"
+        fatal.setattr(target if asking else driver._journal, "apply" if asking else "changing", die)
+        with pytest.raises(Killed):
+            driver.step()
+
+
+@pytest.mark.parametrize("step", ["before it asks", "while it asks"])
+def test_what_a_host_died_of_with_the_daemon_is_not_tried_again_at_once(store: Store, step: str) -> None:
+    """Nor in a life after the next. A server that was not asked yet cannot have died of it."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    killed_in(first, target, step)
+
+    bans = [life(store, target)[0].loop.bans() for _ in range(2)]
+    third, _ = life(store, target, BAD)
+
+    assert outcomes(store) == ["held", "interrupted"]
+    assert [[ban.configuration for ban in one] for one in bans] == [[BAD] * (step == "while it asks")] * 2
+    assert isinstance(third.step().decision, Hold) == (step == "while it asks")
+
+
+def test_a_restoration_in_which_the_daemon_was_killed_is_not_blamed(store: Store) -> None:
+    """What it was to restore was seen to be good."""
+    best = configuration(2)
+    target = server(lambda c: 0.010 if c == best else 0.020)
+    first, _ = life(store, target, best)
+    for _ in range(3):
+        first.step()
+    target.running = GOOD
+    second, _ = life(store, target)
+    killed_in(second, target)
+
+    third, _ = life(store, target)
+
+    assert outcomes(store)[-1] == "interrupted"
+    assert third.loop.bans() == []
 
 
 def refused(store: Store) -> FakeServer:

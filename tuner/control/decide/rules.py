@@ -15,7 +15,7 @@ from tuner.control.decide.facts import Facts
 from tuner.control.decide.proposal import Proposal
 from tuner.knobs import Configuration
 
-__all__ = ["BREAKER", "RULES", "Rule", "decide", "table"]
+__all__ = ["BREAKER", "CHANGE", "RULES", "Rule", "decide", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,8 @@ def change(facts: Facts) -> Decision | None:
     )
 
 
+CHANGE = Rule(change, "the SLO at the least cost")
+"""The one that tries what is new; all others hold, lead back or restore."""
 RULES = (
     # A rollback comes before a pause: it is an order for this moment, and the pause goes on after it.
     Rule(operator_rolls_back, "the operator's word comes first"),
@@ -136,7 +138,7 @@ RULES = (
     Rule(broken_on_probation, "a bad change ends with the first window that shows it"),
     Rule(nothing_better, "no needless change"),
     Rule(gains_too_little, "no needless change"),
-    Rule(change, "the SLO at the least cost"),
+    CHANGE,
 )
 """In the order in which they are asked."""
 

@@ -126,7 +126,7 @@ class Driver:
         )
         if resume is not None:
             self._resume(resume.completed(self.running))
-        self._journal.stands(self._state())
+        self.note_state()
 
     def _resume(self, state: RunState) -> None:
         """Go on from where an earlier process was."""
@@ -137,8 +137,7 @@ class Driver:
         self.loop.last_good = Configuration(state.last_good) if state.last_good is not None else None
         self._number = state.window
         for ban in state.bans:
-            wanted = Configuration(ban.configuration)
-            self.loop.observe(on.Banned(ban.level, wanted, ban.windows, ban.times))
+            self.loop.observe(ban.event())
 
     @property
     def running(self) -> Configuration:
@@ -184,10 +183,14 @@ class Driver:
             return decision
         return Hold(reason="the last window: nothing is tried that none would judge")
 
+    def note_state(self) -> None:
+        """Write down where the run stands, and what changes have taught."""
+        self._journal.stands(self._state())
+
     def restored(self) -> None:
         """Take note that somebody has put back what the server ran first."""
         self.running = self.reconciler.original
-        self._journal.stands(self._state())
+        self.note_state()
 
     def observe(self) -> WindowRecord:
         """Take one turn that leaves the server as it is."""
@@ -212,7 +215,7 @@ class Driver:
             found = self._ask_running()
         except AdapterError as error:  # nor is it changed: what a change on probation did would be forgotten
             self._notify(f"the server could not be asked what it runs, and is left as it is: {error}")
-            self._journal.stands(self._state())
+            self.note_state()
             return self.running
         running, reconciler = found.configuration, self.reconciler
         ours = reconciler.confirm(found) or same(running, self.running)
@@ -227,7 +230,7 @@ class Driver:
             reason = "the run ends with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True)
             self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
-        self._journal.stands(self._state())
+        self.note_state()
         return self.running
 
     def _decide(self, event: on.Event) -> Decision:
@@ -264,7 +267,7 @@ class Driver:
     def _recover(self, error: AdapterError, *, watching: bool) -> WindowRecord:
         """Wait for a server that is away, then decide without a window; a lost configuration is restored."""
         self._notify_once(f"{error}; keeping the last good configuration and waiting for the server")
-        self._journal.stands(self._state())
+        self.note_state()
         begun, self.reconciler.may_have_restarted = self._clock.now(), True
         found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
         current = found.configuration
@@ -394,7 +397,7 @@ class Driver:
             self._journal.changed(record, self._state())
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
             self.reconciler.expect(previous, decision.configuration, back=back, record=record)
-            self._journal.stands(self._state())
+            self.note_state()
         return record
 
     def _write_down(self, record: WindowRecord) -> WindowRecord:
@@ -492,8 +495,5 @@ class Driver:
             current=dict(self.running),
             last_good=dict(good) if good is not None else None,
             window=self._number,
-            bans=tuple(
-                StoredBan(level=level, configuration=dict(one), windows=windows, times=times)
-                for level, one, windows, times in self.loop.bans()
-            ),
+            bans=tuple(map(StoredBan.of, self.loop.bans())),
         )

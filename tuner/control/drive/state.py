@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from tuner.control.decide.event import Banned
 from tuner.files.stored import Part, Stored
+from tuner.knobs import Configuration
 
 __all__ = ["RunState", "StoredBan"]
 
@@ -17,6 +19,16 @@ class StoredBan(Part):
     configuration: dict[str, float]
     windows: int
     times: int
+
+    @classmethod
+    def of(cls, ban: Banned) -> StoredBan:
+        """Return a ban as it is stored."""
+        level, one, windows, times = ban
+        return cls(level=level, configuration=dict(one), windows=windows, times=times)
+
+    def event(self) -> Banned:
+        """Return what a loop of a later life observes."""
+        return Banned(self.level, Configuration(self.configuration), self.windows, self.times)
 
 
 class RunState(Stored):

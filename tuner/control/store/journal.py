@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tuner.adapters.replicas.canary import Canary
-from tuner.control.decide.event import InForce, Remembered
+from tuner.control.decide.decision import Apply
+from tuner.control.decide.event import Failed, InForce, Remembered
 from tuner.control.decide.evidence import FailedRequests, probability_kept
 from tuner.control.decide.load import Loads
 from tuner.control.decide.loop import ControlLoop
@@ -123,6 +124,10 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
         ours = all(same(one, wanted) or same(one, unfinished.previous) for one in found)
         if ours and driver.applies and not all(same(one, unfinished.previous) for one in found):
             error += _put_back(driver, unfinished.previous)
+        if unfinished.suspect and space.covers(unfinished.wanted):
+            failed = Apply(configuration=unfinished.wanted, reason=sentence)
+            driver.loop.observe(Failed(failed, refused=False))
+            driver.note_state()  # first: what a change has taught is not lost where the process ends between
         store.changed(unfinished.decision, "interrupted", driver.running, error=error)
     store.note(sentence, target)
     return sentence, came

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tuner.control.decide.decision import Rollback
 from tuner.control.decide.evidence import FailedRequests
+from tuner.control.decide.rules import CHANGE
 from tuner.control.store.store import ACTIONS, UNENDED, Store
 from tuner.knobs import Configuration
 
@@ -22,6 +23,8 @@ class Unfinished:
     wanted: Configuration
     back: bool
     """Whether it was a rollback."""
+    suspect: bool
+    """Whether the server was asked to run something new: it, or its host, may have died of that."""
     failed_requests: FailedRequests
     """In the last usable window before it; none without one."""
     ended: float
@@ -83,6 +86,7 @@ def _unfinished(store: Store, row: sqlite3.Row) -> Unfinished:
         previous=store.configuration(row["previous"]),
         wanted=store.configuration(row["configuration"]),
         back=row["action"] == ACTIONS[Rollback],
+        suspect=row["outcome"] == "applying" and row["rule"] == CHANGE.name,
         failed_requests=_failed_requests(store, row),
         ended=row["ended"] or row["time"],
     )
