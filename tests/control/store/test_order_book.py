@@ -140,6 +140,23 @@ def test_a_pin_to_a_value_that_is_gone_ends(store: Store) -> None:
     assert standing.state.last_good is None
 
 
+@pytest.mark.parametrize("grid", [(1, 2), (4, 8)])
+def test_orders_stay_where_a_knob_is_added(store: Store, grid: tuple[float, ...]) -> None:
+    """It is kept as it runs then, also where that is on no grid: nobody has ordered anything else."""
+    fewer, more = KnobSpace(SPACE.knobs[:2]), replace(SPACE.knobs[2], grid=grid, default=grid[0])
+    ordered = Configuration(max_batch_size=8, max_queue_delay=0.002)
+    store.target("b", "sim://mlp", fewer, Configuration(max_batch_size=2, max_queue_delay=0))
+    pin(store, "b", {"max_batch_size": 8.0, "max_queue_delay": 0.002})
+    with store.writing() as db:
+        db.execute("UPDATE orders SET rollback = pinned")
+
+    store.target("b", "sim://mlp", KnobSpace([*fewer.knobs, more]), configuration(2, 0, 2))
+
+    wanted = ordered.replace(instances=2)
+    assert orders_of(store, "b") == Orders(pinned=wanted, rollback=wanted)
+    assert not any("the knobs have other values" in sentence for sentence in sentences_of(store))
+
+
 def test_a_pin_to_what_somebody_set_by_hand_stays(store: Store) -> None:
     """Though it was never a value of the file: it is what the server runs."""
     found = GOOD.replace(max_batch_size=5.0)

@@ -155,7 +155,7 @@ class Store(Database):
             )
             row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
             self._complete(db, row, running)
-            self._withdraw_orders(db, before, row, space)
+            self._check_orders(db, before, row, space, running)
             if objective is not None and row["objective"] != objective:
                 self._set_objective(db, row, objective)
             db.execute("UPDATE target SET mode = ? WHERE id = ?", (mode, row["id"]))
@@ -208,10 +208,17 @@ class Store(Database):
                 values = text_of({**running, **stored}), row["id"]
                 db.execute(f"UPDATE target SET {column} = ? WHERE id = ?", values)
 
-    def _withdraw_orders(
-        self, db: sqlite3.Connection, before: sqlite3.Row | None, row: sqlite3.Row, space: KnobSpace
+    def _check_orders(
+        self,
+        db: sqlite3.Connection,
+        before: sqlite3.Row | None,
+        row: sqlite3.Row,
+        space: KnobSpace,
+        running: Configuration,
     ) -> None:
         """Delete a pin and a rollback that were ordered for another server, or for values that knobs lack.
+
+        Others get what runs now of knobs that were added since.
 
         Args:
             db: The open transaction.
@@ -219,21 +226,26 @@ class Store(Database):
                 lost: then only orders for other knobs can be recognised.
             row: The row of the server that is attached now.
             space: Its knobs.
+            running: Its configuration now.
         """
         orders = db.execute("SELECT * FROM orders WHERE name = ?", (row["name"],)).fetchone()
         grids = [{knob.name: knob.grid for knob in self.knobs(one["knobs"])} for one in (before or row, row)]
+        regridded = any(grids[0].get(name, grid) != grid for name, grid in grids[1].items())
         for order, words in (("pinned", "no longer pinned to"), ("rollback", "not rolled back to")):
             if orders is None or orders[order] is None:
                 continue
-            wanted = self.configuration(orders[order])
+            ordered, why = self.configuration(orders[order]), ""
             if before is not None and before["id"] != row["id"]:
                 why = "that was ordered for another URL"
-            elif set(wanted) != set(space.names) or (grids[0] != grids[1] and not space.covers(wanted)):
+            # What runs of a knob that was added may be on no grid; nobody has ordered that.
+            elif not set(ordered) <= set(space.names) or (
+                regridded and not space.covers({**space.nearest(running), **ordered})
+            ):
                 why = "the knobs have other values now"
-            else:
-                continue
-            db.execute(f"UPDATE orders SET {order} = NULL WHERE name = ?", (row["name"],))
-            self._log_event(db, row, f"{words} {space.format(wanted)}: {why}")
+            text = None if why else text_of({**running, **ordered})
+            db.execute(f"UPDATE orders SET {order} = ? WHERE name = ?", (text, row["name"]))
+            if why:
+                self._log_event(db, row, f"{words} {space.format(ordered)}: {why}")
 
     def _set_objective(self, db: sqlite3.Connection, row: sqlite3.Row, objective: str) -> None:
         """Store the new objective of a target; the last good configuration under another one is deleted.
