@@ -170,7 +170,7 @@ def test_what_somebody_else_set_is_not_what_a_change_came_to(run: Run) -> None:
     show(store, target, theirs, 7, 2)
     store.close()
 
-    assert "in no usable window" in never
+    assert "in no window that judged it" in never
     assert "cost 0.60 in the first window, 0.60 over 2, of which 100%" in run("explain", "2")[1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tests.builders import OBJECTIVE, SPACE, configuration
 from tests.control.drive.driver_bed import (
@@ -24,11 +24,13 @@ def server(p95: P95 = lambda c: 0.045 if c == BAD else 0.020) -> FakeServer:
     return FakeServer(FakeClock(), p95)
 
 
-def life(store: Store, server: FakeServer, *proposals: Configuration) -> tuple[Driver, str | None]:
+def life(
+    store: Store, server: FakeServer, *proposals: Configuration, **oversight: Any
+) -> tuple[Driver, str | None]:
     """A driver that takes up what the last one left, and what was said about that."""
     standing = store.target("a", "fake://x/m", SPACE, server.current())
     journal = StoreJournal(store, standing.id, OBJECTIVE)
-    driver, _ = drive(server, *proposals, journal=journal, resume=standing.state)
+    driver, _ = drive(server, *proposals, journal=journal, resume=standing.state, **oversight)
     replay(store, standing.id, driver.loop, learned=0)
     return driver, resolve_unfinished(store, standing.id, driver)
 

@@ -18,7 +18,8 @@ from tests.control.drive.driver_bed import (
 )
 from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server, silent
 from tests.control.store.store_bed import Times
-from tuner.control import Driver, Hold, Rollback
+from tuner.control import Apply, Driver, Hold, Rollback
+from tuner.control.decide.orders import Orders
 from tuner.control.store.journal import StoreJournal, resolve_unfinished
 from tuner.control.store.store import Store
 from tuner.errors import TimedOut
@@ -227,3 +228,21 @@ def test_a_change_from_what_is_on_no_grid_is_judged_by_the_next_life(store: Stor
 
     assert isinstance(decision, Rollback)
     assert target.running == ran
+
+
+@pytest.mark.parametrize("ended", ["before the pause", "in the pause"])
+def test_a_change_that_fell_into_a_pause_is_judged_by_the_next_life(store: Store, ended: str) -> None:
+    """The windows of the pause judged nothing; as in one life, the first one after it does."""
+    target, book = server(), Book()
+    driver, _ = life(store, target, GOOD, BAD, orders=book)
+    kinds = [type(driver.step().decision) for _ in range(2)]
+    book.orders = Orders(paused="by Ada")
+    if ended == "before the pause":
+        driver, _ = life(store, target, orders=book)
+    kinds += [type(driver.step().decision) for _ in range(2)]
+    driver, _ = life(store, target, orders=book)
+    book.orders = Orders()
+    kinds += [type(driver.step().decision) for _ in range(2)]
+
+    assert kinds == [Hold, Apply, Hold, Hold, Rollback, Hold]
+    assert target.running == GOOD

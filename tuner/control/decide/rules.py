@@ -15,7 +15,7 @@ from tuner.control.decide.facts import Facts
 from tuner.control.decide.proposal import Proposal
 from tuner.knobs import Configuration
 
-__all__ = ["BREAKER", "CHANGE", "RULES", "Rule", "decide", "table"]
+__all__ = ["BREAKER", "CHANGE", "PAUSED", "RULES", "Rule", "decide", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +120,14 @@ def change(facts: Facts) -> Decision | None:
     )
 
 
+PAUSED = Rule(operator_paused, "the operator's word comes first")
+"""The one by which a change on probation stays there although a usable window came."""
 CHANGE = Rule(change, "the SLO at the least cost")
 """The one that tries what is new; all others hold, lead back or restore."""
 RULES = (
     # A rollback comes before a pause: it is an order for this moment, and the pause goes on after it.
     Rule(operator_rolls_back, "the operator's word comes first"),
-    Rule(operator_paused, "the operator's word comes first"),
+    PAUSED,
     Rule(operator_pinned, "the operator's word comes first"),
     Rule(overdue_on_probation, "no change stays that nobody can judge"),
     # The mean covers this window alone. If even the mean is above the bound on a high quantile, to wait for

@@ -61,7 +61,7 @@ class StoredDecision(BaseModel):
     configuration: dict[str, float] | None = Field(description="The configuration to run.")
     previous: dict[str, float] | None = Field(description="The configuration before.")
     expected: float | None = Field(description="Learned cost before the change.")
-    observed: float | None = Field(description="Cost of the first usable window after the change.")
+    observed: float | None = Field(description="Cost of the first window that judged the change.")
     seconds: float | None = Field(description="How long the change took.")
     error: str
     window: int | None = Field(description="Number of the window; null if none was measured.")
@@ -247,7 +247,7 @@ def _outcome(entry: StoredDecision) -> str:
 
 def _observed(store: Store, row: sqlite3.Row, entry: StoredDecision) -> str:
     if entry.observed is None:
-        return "in no usable window"
+        return "in no window that judged it"
     groups = store.rows(
         "SELECT window.configuration, count(*) AS n, sum(window.cost) AS costs, sum(window.kept) AS kept "
         "FROM window "

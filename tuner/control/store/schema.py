@@ -85,7 +85,7 @@ CREATE TABLE decision (
     configuration TEXT,           -- the configuration to run
     previous TEXT,                -- the configuration before
     expected REAL,                -- learned cost of the configuration before the change
-    observed REAL,                -- cost of the first usable window after the change
+    observed REAL,                -- cost of the first window that judged the change
     outcome TEXT NOT NULL,        -- held, recommended, postponed, applying, applied, failed, interrupted
     seconds REAL,                 -- how long the change took
     ended REAL,                   -- when its end was seen, s since 1970; NULL is not known

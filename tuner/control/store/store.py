@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from tuner.control.decide.decision import Apply, Hold, Rollback
+from tuner.control.decide.rules import PAUSED
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
 from tuner.control.store.rows import (
@@ -373,7 +374,7 @@ class Store(Database):
     def _note_observed_cost(
         self, db: sqlite3.Connection, target: int, running: Configuration, cost: float
     ) -> None:
-        """Store the cost of a window with the last change, if it is the first usable one after that."""
+        """Store the cost of a window with the last change, if it is the first that judges that."""
         row = db.execute(
             "SELECT decision.id, configuration, observed, knobs FROM decision "
             "JOIN target ON target.id = decision.target "
@@ -392,7 +393,7 @@ class Store(Database):
     ) -> int:
         m = record.measurement
         assert m is not None
-        if not unused:
+        if not unused and record.decision.rule != PAUSED.name:
             self._note_observed_cost(db, target, m.configuration, record.cost)
         values = {
             "target": target,
