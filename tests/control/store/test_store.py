@@ -265,6 +265,18 @@ def test_policies_come_back(store: Store, tmp_path: Path) -> None:
     assert policy_number(store, entered(store, "b")) is None
 
 
+def test_policies_of_the_last_objectives_stay(store: Store, tmp_path: Path) -> None:
+    """However long the target is tuned toward another one: it may come back. Not those of all that it had."""
+    target = entered(store)
+    (saved := tmp_path / "policy").mkdir()
+    (saved / "policy.json").write_text("{}")
+    for number, objective in enumerate(["first", "second", "second", "third", None, *["last"] * 5]):
+        keep_policy(store, target, number, saved, objective)
+
+    kept = [(row["objective"], row["number"]) for row in store.rows("SELECT * FROM policy ORDER BY id")]
+    assert kept == [("second", 2), ("third", 3), (None, 4), ("last", 7), ("last", 8), ("last", 9)]
+
+
 def test_what_was_learned_for_another_objective_is_left_alone(store: Store, tmp_path: Path) -> None:
     """Neither a last good configuration nor a policy; when the objective is back, so is its policy."""
     strict = replace(OBJECTIVE, slo=replace(OBJECTIVE.slo, latency=0.010))

@@ -1,4 +1,7 @@
-"""The trained agents of the targets, the newest few of each, with the objective whose costs they learned."""
+"""The trained agents of the targets, the newest few of each, with the objective whose costs they learned.
+
+Of a few objectives that a target had before, the newest agent is kept: the file may have them again.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,13 @@ __all__ = ["keep_policy", "load_policy", "policy_number", "save_policy"]
 LONGEST_POLICY = 64 * 2**20
 """Most bytes of a policy's files together."""
 POLICIES = 3
-"""How many policies are kept for each target."""
+"""How many policies are kept of a target for its present objective."""
+OBJECTIVES = 3
+"""For how many earlier objectives of a target, the last ones, its newest policy is kept."""
 
 
 def keep_policy(store: Store, target: int, number: int, folder: Path, objective: str | None = None) -> None:
-    """Keep the files of a policy, and delete all but the newest policies of the target.
+    """Keep the files of a policy, and delete all but the newest policies of the target for each objective.
 
     Args:
         store: The store.
@@ -46,9 +51,12 @@ def keep_policy(store: Store, target: int, number: int, folder: Path, objective:
         rows = [(policy, name, content) for name, content in files.items()]
         db.executemany("INSERT INTO policy_file (policy, name, content) VALUES (?, ?, ?)", rows)
         db.execute(
-            "DELETE FROM policy WHERE target = ? AND id NOT IN "
-            "(SELECT id FROM policy WHERE target = ? ORDER BY id DESC LIMIT ?)",
-            (target, target, POLICIES),
+            "DELETE FROM policy WHERE target = :target AND id NOT IN (SELECT id FROM policy "
+            "WHERE target = :target AND objective IS :objective ORDER BY id DESC LIMIT :same) "
+            "AND id NOT IN (SELECT max(id) FROM policy "
+            "WHERE target = :target AND objective IS NOT :objective "
+            "GROUP BY objective ORDER BY max(id) DESC LIMIT :others)",
+            {"target": target, "objective": objective, "same": POLICIES, "others": OBJECTIVES},
         )
 
 
