@@ -7,9 +7,11 @@ It is one YAML file, checked before the daemon attaches to anything; an error na
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from datetime import time as clock_time
 from functools import partial
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
@@ -276,6 +278,27 @@ class TargetConfig(Section):
     """Scenario of ``tuner plan instances`` for the pool behind a dispatcher; beside the daemon's file."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of all random numbers."""
+    _digests: dict[str, str] = PrivateAttr(default_factory=dict)
+    """Of what ``policy`` and ``plan`` held when the file was read: written anew they are other settings."""
+
+    def model_post_init(self, context: Any) -> None:
+        """Take the digests of the files that are named here, if they were looked for.
+
+        Raises:
+            StorageError: The policy has gone meanwhile.
+        """
+        if context and self.policy is not None:
+            from tuner.agents.policy_file import read_manifest
+
+            self._digests["policy"] = read_manifest(self.policy).sha256
+        if context and self.plan is not None:
+            with suppress(OSError):  # it has gone meanwhile, which its reader tells
+                self._digests["plan"] = hashlib.sha256(self.plan.read_bytes()).hexdigest()
+
+    @property
+    def policy_digest(self) -> str:
+        """The digest of the agent to start from; empty without one."""
+        return self._digests.get("policy", "")
 
     @check_field("url")
     @classmethod

@@ -43,7 +43,7 @@ from tuner.control.store.journal import (
     resolve_unfinished,
 )
 from tuner.control.store.order_book import StoredOrders
-from tuner.control.store.policies import load_policy, policy_number, save_policy
+from tuner.control.store.policies import load_policy, policy_number, policy_origin, save_policy
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
@@ -124,6 +124,7 @@ class Worker:
         self._clock = StoppableClock(self._stop)
         self._tracebacks: set[tuple[str, str, int | None]] = set()  # of errors logged before
         self._id: int | None = None
+        self._origin: str | None = None  # as for `keep_policy`
         self._plan_problem = ""  # why there is no advice on the pool
         self._disturbed_windows = 0  # disturbed windows in a row
         self._logged_advice = ""  # the last line about a change that was only advised
@@ -265,7 +266,12 @@ class Worker:
         from tuner.agents.rrl import RRL
 
         space, seed, synchronous = attachment.space, self.config.seed, self._fast
+        policy, digest = self.config.policy, self.config.policy_digest
         number = policy_number(self._store, target, objective.key)
+        self._origin = policy_origin(self._store, target, objective.key)
+        if number is not None and digest and self._origin not in (None, digest):
+            self._say(f"{policy} is not what the stored agent began from; a new one begins from that")
+            number = None
         if number is not None:
             try:
                 with tempfile.TemporaryDirectory(prefix="servetune-") as name:
@@ -284,8 +290,9 @@ class Worker:
             except OSError as error:  # such as a full disk of temporary files
                 problem = str(error)
             self._say(f"the stored agent cannot be used: {problem}")
-        if self.config.policy is not None:
-            policy, cores = self.config.policy, attachment.cores
+        self._origin = digest
+        if policy is not None:
+            cores = attachment.cores
             return RRL.load(
                 policy, space, objective=objective, cores=cores, seed=seed, synchronous=synchronous
             ), 0
@@ -380,7 +387,8 @@ class Worker:
         if self.config.mode == "observe":
             return
         try:
-            save_policy(self._store, target, driver.loop.agent, number, driver.loop.objective)
+            agent, objective = driver.loop.agent, driver.loop.objective
+            save_policy(self._store, target, agent, number, objective, origin=self._origin)
         except StorageError as error:
             self._say(f"the agent could not be saved: {error}")
 

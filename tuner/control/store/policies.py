@@ -18,7 +18,7 @@ from tuner.objective import Objective
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
 
-__all__ = ["keep_policy", "load_policy", "policy_number", "save_policy"]
+__all__ = ["keep_policy", "load_policy", "policy_number", "policy_origin", "save_policy"]
 
 LONGEST_POLICY = 64 * 2**20
 """Most bytes of a policy's files together."""
@@ -28,7 +28,15 @@ OBJECTIVES = 3
 """For how many earlier objectives of a target, the last ones, its newest policy is kept."""
 
 
-def keep_policy(store: Store, target: int, number: int, folder: Path, objective: str | None = None) -> None:
+def keep_policy(
+    store: Store,
+    target: int,
+    number: int,
+    folder: Path,
+    objective: str | None = None,
+    *,
+    origin: str | None = None,
+) -> None:
     """Keep the files of a policy, and delete all but the newest policies of the target for each objective.
 
     Args:
@@ -37,6 +45,8 @@ def keep_policy(store: Store, target: int, number: int, folder: Path, objective:
         number: The number of the last window that it has learned from.
         folder: The folder in which the agent saved it.
         objective: The key of the objective whose costs it has learned.
+        origin: The digest of the policy of the file that it began from; empty without one, None if that is
+            not known.
 
     Raises:
         OSError: Its files cannot be read.
@@ -47,7 +57,7 @@ def keep_policy(store: Store, target: int, number: int, folder: Path, objective:
         raise StorageError(f"policy of {sum(map(len, files.values())):,} bytes is too large to be kept")
     with store.writing() as db:
         values = {"target": target, "time": store.now(), "number": number, "objective": objective}
-        policy = insert(db, "policy", values)
+        policy = insert(db, "policy", values | {"origin": origin})
         rows = [(policy, name, content) for name, content in files.items()]
         db.executemany("INSERT INTO policy_file (policy, name, content) VALUES (?, ?, ?)", rows)
         db.execute(
@@ -60,7 +70,9 @@ def keep_policy(store: Store, target: int, number: int, folder: Path, objective:
         )
 
 
-def save_policy(store: Store, target: int, agent: Agent, number: int, objective: Objective) -> None:
+def save_policy(
+    store: Store, target: int, agent: Agent, number: int, objective: Objective, *, origin: str | None = None
+) -> None:
     """Save the policy that an agent has learned up to a window.
 
     Args:
@@ -69,6 +81,7 @@ def save_policy(store: Store, target: int, agent: Agent, number: int, objective:
         agent: The agent.
         number: The window's number.
         objective: The objective whose costs it has learned.
+        origin: As for :func:`keep_policy`.
 
     Raises:
         StorageError: It is too large, or cannot be written.
@@ -76,7 +89,7 @@ def save_policy(store: Store, target: int, agent: Agent, number: int, objective:
     try:
         with tempfile.TemporaryDirectory(prefix="servetune-") as name:
             agent.save(Path(name))
-            keep_policy(store, target, number, Path(name), objective.key)
+            keep_policy(store, target, number, Path(name), objective.key, origin=origin)
     except OSError as error:  # the disk of temporary files may be full, too
         raise StorageError(f"a folder for temporary files cannot be used: {error}") from error
 
@@ -96,6 +109,23 @@ def policy_number(store: Store, target: int, objective: str | None = None) -> in
     """
     row = _newest(store, target, objective)
     return int(row["number"]) if row is not None else None
+
+
+def policy_origin(store: Store, target: int, objective: str | None = None) -> str | None:
+    """Return the digest of the policy of the file that the newest policy for an objective began from.
+
+    Empty if it began from none, None if there is no such policy, or that is not known.
+
+    Args:
+        store: The store.
+        target: The target's number.
+        objective: The key of the objective whose costs it has learned.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    row = _newest(store, target, objective)
+    return row["origin"] if row is not None else None
 
 
 def load_policy(store: Store, target: int, folder: Path, objective: str | None = None) -> None:
@@ -120,7 +150,7 @@ def load_policy(store: Store, target: int, folder: Path, objective: str | None =
 
 def _newest(store: Store, target: int, objective: str | None) -> sqlite3.Row | None:
     return store.row(
-        "SELECT id, number FROM policy WHERE target = ? AND objective IS ? ORDER BY id DESC",
+        "SELECT id, number, origin FROM policy WHERE target = ? AND objective IS ? ORDER BY id DESC",
         target,
         objective,
     )

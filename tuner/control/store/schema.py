@@ -29,7 +29,7 @@ ADDED = {
     "target": {"objective": "TEXT", "bans": "TEXT", "mode": "TEXT"},
     "window": MEASURED | BESIDE,
     "decision": {"rule": "TEXT", "ended": "REAL"},
-    "policy": {"objective": "TEXT"},
+    "policy": {"objective": "TEXT", "origin": "TEXT"},
 }
 """By table: the columns that a file of this version may lack."""
 ADDED_INDEX = "CREATE INDEX IF NOT EXISTS decision_window ON decision (window);"
@@ -105,7 +105,9 @@ CREATE TABLE policy (
     target INTEGER NOT NULL REFERENCES target ON DELETE CASCADE,
     time REAL NOT NULL,
     number INTEGER NOT NULL,      -- of the last window it has learned from
-    objective TEXT                -- as Objective.key, whose costs it has learned; NULL is not known
+    objective TEXT,               -- as Objective.key, whose costs it has learned; NULL is not known
+    origin TEXT                   -- digest of the policy of the file that it began from; empty without one,
+                                  -- NULL is not known
 );
 CREATE TABLE policy_file (
     policy INTEGER NOT NULL REFERENCES policy ON DELETE CASCADE,
