@@ -18,7 +18,7 @@ from tests.builders import (
 )
 from tests.control.decide.loop_bed import loop_with
 from tuner.control import Apply, ControlLoop, Hold, Rollback
-from tuner.control.decide.event import Ordered
+from tuner.control.decide.event import Failed, Ordered
 from tuner.control.decide.orders import Orders
 from tuner.knobs import Configuration
 from tuner.measurement import UNANSWERED, Measurement
@@ -146,6 +146,31 @@ def test_a_change_after_which_none_is_answered_is_rolled_back(
     assert isinstance(decision, Rollback if words else Hold)
     assert words in str(decision.reason)
     assert getattr(decision, "configuration", configuration()) == configuration()
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("another", [True, False])
+def test_what_the_server_refuses_to_go_back_to_after_failures_gives_way(
+    answered: bool, another: bool
+) -> None:
+    """When the circuit breaker has closed again; where nothing else keeps the SLO, it is asked for again."""
+    loop, _ = loop_with(GOOD, BAD, breaker=3)
+    if another:
+        turn(loop, 5.0, measurement(0.025, running=CHEAPER, end=5.0))
+        changed(loop, CHEAPER)
+    turn(loop, 10.0, measurement(0.020, running=GOOD))
+    changed(loop, GOOD)
+    bad = measurement(0.020, running=BAD, failures=1000)
+    bad = bad if answered else dataclasses.replace(bad, requests=0, disturbed=(UNANSWERED,))
+
+    asked = []
+    for end in range(20, 120, 10):
+        decision = turn(loop, end, dataclasses.replace(bad, start=end - 5.0, end=float(end)))
+        if isinstance(decision, Rollback):
+            asked.append(decision.configuration)
+            loop.observe(Failed(decision))
+
+    assert asked == [GOOD, GOOD, GOOD, CHEAPER if another else GOOD]
 
 
 def test_requests_that_may_still_keep_a_long_slo_are_waited_for() -> None:

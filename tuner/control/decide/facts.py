@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from tuner.control.decide.memory import Probation
 from tuner.control.decide.orders import Orders
 from tuner.control.decide.proposal import Proposal
 from tuner.knobs import Configuration, KnobSpace
@@ -24,8 +23,9 @@ class Facts:
     """What the server runs."""
     breaker: str
     """Why nothing may be changed after changes that failed; empty if it may."""
-    probation: Probation | None
-    """The change that has not been judged; None without one."""
+    retreat: Configuration | None
+    """Where a change on probation that fails leads back to: what ran before it, or, if that is banned, such
+    as because the server refuses it, the best other that keeps the SLO; None without a change."""
     unused: str = ""
     """Why the window says nothing about the configuration, or why there is none; empty if it does."""
     overdue: bool = False

@@ -272,7 +272,7 @@ class ControlLoop:
             orders=self.orders,
             running=running,
             breaker=f"{memory.failed_changes} changes in a row failed; {tries}" if memory.pause else "",
-            probation=memory.probation,
+            retreat=self._retreat(running),
             **seen,
         )
 
@@ -354,7 +354,7 @@ class ControlLoop:
         broken = good is not None and margin(m, self.objective.slo).probability_kept < UNLIKELY
         return _failed(m) if failed else "", broken
 
-    def _best_other(self, level: int, index: int) -> Configuration | None:
+    def _best_other(self, level: int | None, index: int) -> Configuration | None:
         """Return what to go back to: the best that keeps the SLO, if that is not what runs.
 
         If all that do are banned, it is what ran before.
@@ -367,6 +367,15 @@ class ControlLoop:
         if good and (best is None or self.space.same(best, change.previous)):
             return change.previous  # the grids of the user need not contain what ran before the first change
         return best
+
+    def _retreat(self, running: Configuration) -> Configuration | None:
+        """Return what ran before a change on probation, or the best other where that is banned."""
+        change = self.memory.probation
+        if change is None:
+            return None
+        if self._index(change.previous) not in self.memory.banned(self.level):
+            return change.previous
+        return self._best_other(self.level, self._index(running)) or change.previous
 
     def _has_order(self, running: Configuration) -> bool:
         """Whether an order of the operator decides what happens to a server that runs a configuration."""

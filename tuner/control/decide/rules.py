@@ -62,9 +62,9 @@ def operator_pinned(facts: Facts) -> Decision | None:
 
 def overdue_on_probation(facts: Facts) -> Decision | None:
     """Undo a change whose window is overdue: nobody would see whether it was bad."""
-    if not facts.overdue or facts.probation is None:
+    if not facts.overdue or facts.retreat is None:
         return None
-    return _back(facts, f"the window after the change is overdue: {facts.unused}", facts.probation.previous)
+    return _back(facts, f"the window after the change is overdue: {facts.unused}", facts.retreat)
 
 
 def mean_breaks_the_slo(facts: Facts) -> Decision | None:
@@ -81,9 +81,9 @@ def unused_window(facts: Facts) -> Decision | None:
 
 def failures_on_probation(facts: Facts) -> Decision | None:
     """Roll back a change after which more requests failed than chance explains, or none was answered."""
-    if not facts.failing or facts.probation is None:
+    if not facts.failing or facts.retreat is None:
         return None
-    return _back(facts, f"{facts.failing} after the change", facts.probation.previous)
+    return _back(facts, f"{facts.failing} after the change", facts.retreat)
 
 
 def broken_on_probation(facts: Facts) -> Decision | None:
