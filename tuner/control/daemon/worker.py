@@ -34,7 +34,7 @@ from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import prevailing
 from tuner.control.drive.scaling import TargetScaling
-from tuner.control.drive.watched import Watched
+from tuner.control.drive.watched import Watched, longest
 from tuner.control.store.journal import (
     StoreJournal,
     last_change,
@@ -128,6 +128,8 @@ class Worker:
         self._plan_problem = ""  # why there is no advice on the pool
         self._disturbed_windows = 0  # disturbed windows in a row
         self._logged_advice = ""  # the last line about a change that was only advised
+        self._tries = False  # whether changes may have been tried in the present maintenance window
+        self._quantile_memory = 0.0  # how far back the server's quantiles look, s
         self._unshown: Configuration | None = None  # what the last change led to, until a window shows it
 
     @property
@@ -231,6 +233,7 @@ class Worker:
         self, attachment: Attachment, agent: Agent, standing: Standing, objective: Objective
     ) -> Driver:
         c = self.config
+        self._quantile_memory = attachment.backend.describe().quantile_memory
         loop = ControlLoop(
             attachment.space,
             objective,
@@ -342,7 +345,28 @@ class Worker:
     def _turn(self, driver: Driver) -> WindowRecord:
         if self.config.mode == "observe":
             return driver.observe()
-        return driver.step(last=self.turns + 1 == self._windows)
+        return driver.step(last=self._maintenance_ends(driver) or self.turns + 1 == self._windows)
+
+    def _maintenance_ends(self, driver: Driver) -> bool:
+        """Whether maintenance may be over before a window has judged what this turn would try.
+
+        As at the end of a run nothing is tried then, and the server gets the best configuration: else it
+        would run until the next maintenance what happened to be tried last. It gets that once, before the
+        last turn inside, or, where that turn took too long, after it.
+        """
+        c, now, space = self.config, self._now(), driver.loop.space
+        if c.mode != "apply" or not c.maintenance:
+            return False
+        inside, turn = c.may_change(now), longest(driver.loop.window(c.window), OVERDUE)
+        if inside and c.may_change(now + 2 * turn + self._quantile_memory):
+            self._tries = True
+            return False
+        if self._tries and not c.may_change(now + turn):
+            before, left = driver.running, driver.finish()
+            self._tries = False
+            if not space.same(before, left):
+                self._say(f"the maintenance window ends; leaving it with {space.format(left)}")
+        return inside
 
     def _observe_traffic(self, attachment: Attachment) -> None:
         """Read what a dispatcher did with the requests of each session, and advise on its pool."""

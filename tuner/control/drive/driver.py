@@ -198,7 +198,7 @@ class Driver:
         return self._turn(lambda _: Hold(reason="only observing"), watching=not self._oversight.apply)
 
     def finish(self) -> Configuration:
-        """Leave the server with the best configuration that was tried under the present load.
+        """Leave the server with the best configuration that was tried under the present load; it may go on.
 
         The server is asked first what it runs. An interrupted change may have come about all the same, and a
         restarted server may have lost its configuration; what somebody else has set stays, and so does what
@@ -227,7 +227,7 @@ class Driver:
             self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
         self.running = running
         if best is not None and not same(self.running, best):
-            reason = "the run ends with its best configuration"
+            reason = "nothing more is tried; it is left with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True)
             self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
         self.note_state()
