@@ -30,6 +30,8 @@ sample = server.sample
 def noted(start, end):
     with (folder / "measured").open("a") as file:
         file.write(server.path.read_text() + "\\n")
+    if way == "away":
+        (folder / "server.away").touch()
     return sample(start, end)
 
 
@@ -46,11 +48,22 @@ def end() -> None:
         os.dup2(writer, 1)
     elif way == "full":
         os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+    elif way == "tee":  # Ctrl-C ends what reads, too
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.dup2(writer, 1)
+        os.kill(os.getpid(), signal.SIGINT)
+    elif way == "refused":
+        server.before_change = refuse
     elif way == "folder":
         shutil.rmtree(folder / "out")
     elif way == "markup":
         server.before_change = lambda: None
-        raise Refused("no model [/INST] with [red a\\nforged line")
+        refuse()
+
+
+def refuse() -> None:
+    raise Refused("no model [/INST] with [red a\\nforged line")
 
 
 def change() -> None:
@@ -113,6 +126,31 @@ def test_the_best_that_is_known_is_left(tmp_path: Path, way: str, at: int) -> No
     assert server.current() == min(measured, key=server.latency), done
     assert Report.load(tmp_path / "out" / "report.json").reconfigurations > 0 or at == 1
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("way", "code", "options"),
+    [("pipe", 141, ()), ("full", 2, ()), ("tee", 0, ()), ("refused", 2, ("--restore",))],
+)
+def test_what_was_learned_is_saved(tmp_path: Path, way: str, code: int, options: tuple[str, ...]) -> None:
+    """Also if the run ends by an error, or what the server ran before cannot be restored."""
+    windows = "6" if way == "refused" else "0"
+    done = run(tmp_path, way, 4, "--windows", windows, "--save-policy", str(tmp_path / "p"), *options)
+
+    assert done.returncode == code, done
+    assert (tmp_path / "p" / "policy.json").exists()
+    assert Report.load(tmp_path / "out" / "report.json").windows
+
+
+def test_a_run_that_learned_nothing_leaves_the_policy_of_another(tmp_path: Path) -> None:
+    """The server went away in its first window, for so long that the run gave up."""
+    run(tmp_path, "SIGINT", 2, "--windows", "0", "--save-policy", str(tmp_path / "p"))
+    before = (tmp_path / "p" / "policy.json").stat()
+
+    done = run(tmp_path, "away", 0, "--windows", "0", "--save-policy", str(tmp_path / "p"))
+
+    assert done.returncode == 2, done
+    assert (tmp_path / "p" / "policy.json").stat() == before
 
 
 @pytest.mark.parametrize("way", ["SIGHUP", "full", "folder"])

@@ -61,7 +61,6 @@ def run(
 
     Ends with the best configuration that was seen to keep the SLO (or with the original one, --restore).
     """
-    from tuner.cli.console import plain
     from tuner.cli.session import TuningSession, check_indicator
     from tuner.files.storage import make_folder
     from tuner.profiler.attachment import Simulated, attach_for
@@ -97,13 +96,10 @@ def run(
             out=course.out,
             apply=not course.dry_run,
         )
-        session.restore = course.restore
+        session.restore, session.save_policy = course.restore, course.save_policy
         with session:
             try:
                 session.windows(course.windows)
             except KeyboardInterrupt:
-                session.say("stopping; leaving the server in good order")
+                session.stop()
             session.finish()
-            if course.save_policy is not None:
-                session.agent.save(course.save_policy)
-                session.say(f"policy saved to {plain(str(course.save_policy))}")

@@ -86,7 +86,8 @@ class TuningSession:
 
     Life: enter it after `start`, then `windows` as often as wanted, then `finish`. However the block ends,
     the server is left in good order: with the configuration that it ran before if `restore` is set, else
-    with the best that was found. Nothing that is printed or written on the way out can prevent that.
+    with the best that was found. Nothing that is printed or written on the way out can prevent that. Then
+    the report and the policy are written.
     """
 
     attachment: Attachment
@@ -99,12 +100,16 @@ class TuningSession:
     console: Console
     restore: bool = False
     """Whether what the server ran before is restored at the end, instead of leaving the best."""
+    save_policy: Path | None = None
+    """The folder in which what was learned is saved at the end; None saves nothing."""
     totals: WindowTotals = field(default_factory=WindowTotals)
     """What the windows so far add up to."""
     _settled: bool = False
     """Whether the server was left in good order."""
     _written: bool = False
     """Whether the report was written."""
+    _saved: bool = False
+    """Whether what was learned was saved, if it was to be."""
     _unrestored: AdapterError | None = None
     """Why what the server ran before was not restored, if it was to be."""
 
@@ -200,10 +205,16 @@ class TuningSession:
         """Print a text; at the end of the run it matters no more whether anybody reads it."""
         _print(self.console, text, self.state.required)
 
+    def stop(self) -> None:
+        """Say that somebody has ended the run, who may have ended the reader of its output, too."""
+        self.state.required = False
+        self.say("stopping; leaving the server in good order")
+
     def finish(self) -> None:
-        """Leave the server in good order, then write report and state.
+        """Leave the server in good order, then write report, state and policy.
 
         Raises:
+            StorageError: The report or the policy cannot be written.
             AdapterError: What the server ran before could not be restored.
         """
         self._settle()
@@ -212,6 +223,7 @@ class TuningSession:
             text = configuration_text(self.attachment.space, self.totals.recommended)
             self.say(f"nothing was changed; the last decision was to run {text}")
         self.write()
+        self._save()
         if self._unrestored is not None:
             raise self._unrestored
 
@@ -254,6 +266,13 @@ class TuningSession:
         self._written = True
         self.say(f"report: {plain(str(page))}  ({data.name}, state.json beside it)")
 
+    def _save(self) -> None:
+        """Save what was learned, if it is to be saved."""
+        if self.save_policy is not None:
+            self.agent.save(self.save_policy)
+            self.say(f"policy saved to {plain(str(self.save_policy))}")
+        self._saved = True
+
     def __enter__(self) -> TuningSession:
         return self
 
@@ -268,7 +287,12 @@ class TuningSession:
 
     def _leave_in_order(self) -> None:
         """After an error do what is left to do at the end, as far as possible; print what is not."""
-        for done, step in ((self._settled, self._settle), (self._written, self.write)):
+        saved = self._saved or not self.totals.windows  # nothing was learned: a policy of before stays
+        for done, step in (
+            (self._settled, self._settle),
+            (self._written, self.write),
+            (saved, self._save),
+        ):
             try:
                 if not done:
                     step()
