@@ -10,13 +10,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from tests.command_line import Say
+from tuner.cli import session
 from tuner.cli.sweep import to_measure, without_effect
 from tuner.control.drive.sweep import SweepResult
 from tuner.envs.simulator.backend import triton_space
@@ -117,6 +119,25 @@ def test_what_cannot_be_restored_ends_the_run_with_an_error(
 
     assert "error: could not restore the original configuration: the model was deployed anew" in said
     assert (tmp_path / "r" / "report.json").is_file()
+
+
+def test_runs_of_the_same_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None overwrites the report of another; a folder that somebody names is used again."""
+
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls(2026, 11, 29, 12, 0, 0, tzinfo=tz)
+
+    monkeypatch.setattr(session, "datetime", Stopped)
+    monkeypatch.chdir(tmp_path)
+
+    made = [session.new_run_folder(None).name for _ in range(3)]
+
+    assert made == ["2026-11-29_12-00-00", "2026-11-29_12-00-00-2", "2026-11-29_12-00-00-3"]
+    assert session.new_run_folder(Path("named")) == session.new_run_folder(Path("named"))
 
 
 def test_a_dry_run_restores_nothing(tuner: Say, monkeypatch: pytest.MonkeyPatch) -> None:

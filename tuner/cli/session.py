@@ -35,13 +35,24 @@ __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
 
 
 def new_run_folder(out: Path | None) -> Path:
-    """Create the folder of a run, by default ``runs/<time>``.
+    """Create the folder of a run, by default ``runs/<time>``, with a number for a second one of that time.
 
     Raises:
         StorageError: It cannot be written.
     """
-    folder = out or Path("runs") / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-    return make_folder(folder, "--out")
+    if out is not None:
+        return make_folder(out, "--out")
+    runs, name, number = make_folder(Path("runs"), "--out"), f"{datetime.now():%Y-%m-%d_%H-%M-%S}", 1
+    while True:
+        folder = runs / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:  # that of a run that began in the same second
+            number += 1
+            continue
+        except OSError:
+            pass  # the next line says it
+        return make_folder(folder, "--out")
 
 
 def check_indicator(setting: Setting) -> None:
