@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, StorageError
 from tuner.experiments.frame.discovery import declared
 from tuner.experiments.frame.result import Result, Row
 from tuner.report.series import Series
@@ -26,9 +26,9 @@ def differences(before: Path, after: Path) -> dict[str, list[str]]:
 
     Raises:
         InvalidInput: There is nothing to compare.
-        StorageError: A result is damaged.
+        StorageError: A folder cannot be read, or a result is damaged.
     """
-    names = [name for name in declared() if (before / f"{name}.json").exists()]
+    names = [name for name in declared() if _has(before, name)]
     if not names:
         raise InvalidInput(
             "BEFORE", f"no results in {before}", "run `tuner experiment run NAME --json` there"
@@ -36,8 +36,20 @@ def differences(before: Path, after: Path) -> dict[str, list[str]]:
     return {name: list(_differences(name, before, after)) for name in names}
 
 
+def _has(folder: Path, name: str) -> bool:
+    """Return whether a folder has the result of an experiment.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    try:
+        return (folder / f"{name}.json").exists()
+    except OSError as error:
+        raise StorageError(f"cannot read {folder}: {error.strerror or error}") from error
+
+
 def _differences(name: str, before: Path, after: Path) -> Iterator[str]:
-    if not (after / f"{name}.json").exists():
+    if not _has(after, name):
         yield f"not in {after}"
         return
     old, new = (Result.load(folder / f"{name}.json") for folder in (before, after))

@@ -53,6 +53,7 @@ FILES = {
     "nowhere.yaml": "targets: [{name: a, url: 'sim://m', slo: p95=1s}]\nstate: nowhere/x.db",
     "policy/policy.json": "{",
     "run/report.json": "[]",
+    "results/triton-sweep.json": "{}",
 }
 """The files that mistakes are about, by name."""
 RUN = "run sim://mlp --slo p95=30ms --windows 1"
@@ -155,6 +156,7 @@ observe sim://mlp --every 0s                          | --every: 0s is not betwe
 observe sim://mlp --every -1s                         | --every
 observe sim://mlp --every soon                        | --every: 'soon' is not a duration
 observe sim://mlp --count -1                          | --count: '-1'
+observe sim://mlp --count 99999999999999999999        | --count: '99999999999999999999'
 observe sim://mlp --slo p95=1s                        | No such option: --slo
 recommend sim://mlp                                   | --slo: is missing
 recommend sim://mlp --slo p95=1s --objective gpu      | no GPU can be seen
@@ -326,6 +328,7 @@ history --state folder                                | --state: folder is a fol
 history --state .                                     | --state: . is a folder
 history --state /dev/null                             | --state: /dev/null is a pipe or a device, not a file
 history --state missing.db                            | state missing.db: there is no such file
+history --state {LONG} | File name too long
 history --count 0                                     | --count: '0'
 explain one                                           | 'one' must be a valid integer
 explain 1                                             | servetune.db
@@ -369,6 +372,8 @@ bench engine --repeats 0                              | --repeats: '0'
 experiment run nothing                                | triton-sweep
 experiment run fig-9 --seeds 0                        | --seeds: '0'
 experiment same missing missing                       | missing
+experiment same {LONG} missing | File name too long
+experiment same results {LONG} | File name too long
 """
 """A command line, and what its message must hold."""
 ROWS = [tuple(part.strip() for part in line.split(" | ")) for line in MISTAKES.strip().splitlines()]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Target
+from tuner.cli.options import MOST_WINDOWS, Target
 from tuner.setting import parse_window
 
 __all__ = ["EXAMPLES", "observe"]
@@ -19,7 +19,10 @@ def observe(
     target: Target,
     every: Annotated[str, typer.Option("--every", help="One line per interval.")] = "1s",
     count: Annotated[
-        int, typer.Option("--count", "-n", min=0, help="Stop after this many windows; 0: never.")
+        int,
+        typer.Option(
+            "--count", "-n", min=0, max=MOST_WINDOWS, help="Stop after this many windows; 0: never."
+        ),
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:

@@ -68,9 +68,10 @@ class Database:
         self._damage = ""
         self.unparsable = False
         existing = existing or reading
-        if existing and not path.is_file():
-            raise StorageError(f"state {path}: there is no such file; give the `state` of the daemon's file")
         try:
+            if existing and not path.is_file():
+                fix = "give the `state` of the daemon's file"
+                raise StorageError(f"state {path}: there is no such file; {fix}")
             _make_private(path)
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
