@@ -127,8 +127,8 @@ def kind_of(space: KnobSpace) -> type[AnyModel]:
 
 
 def batcher_of(description: Description) -> ServerModel:
-    """Return the model that a fit of a batching server begins with."""
-    return UNLIKE_TRITON.get(description.server, ServerModel())
+    """Return the model that a fit of a batching server begins with, and whose name it keeps."""
+    return UNLIKE_TRITON.get(description.server, ServerModel()).replace(name=description.model)
 
 
 def probes_of(space: KnobSpace, kind: type[AnyModel]) -> list[Probe]:

@@ -21,11 +21,15 @@ EVIL = "m [/INST] [red]x\x1b[2J\nforged: a line\u202e"
 class EvilServer(FileServer):
     """Its words are markup, escapes and lines of their own."""
 
+    refuses = True
+
     def describe(self) -> Description:
         return replace(super().describe(), model=EVIL, server=EVIL, version=EVIL, notes=(EVIL,))
 
     def apply(self, wanted: Configuration) -> ApplyReport:
-        raise Refused(EVIL)
+        if self.refuses:
+            raise Refused(EVIL)
+        return super().apply(wanted)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +40,7 @@ class EvilServer(FileServer):
         ("run", "sim://x", "--slo", "p95=30ms", "--windows", "3", "--out", "o", "--restore"),
         ("recommend", "sim://x", "--slo", "p95=30ms", "--windows", "1"),
         ("sweep", "sim://x", "--rate", "200", "--grid", "max_batch_size=1,4", "--seconds", "1s"),
+        ("calibrate", "sim://x", "--rate", "200", "--seconds", "1s"),
         ("config", "check", "servetune.yaml", "--connect"),
     ],
     ids=lambda arguments: arguments[0],
@@ -45,13 +50,14 @@ def test_words_of_a_server(
 ) -> None:
     """They command no terminal, break no markup, and begin no line."""
     server = EvilServer(tmp_path / "server")
+    server.refuses = "calibrate" not in arguments
     for module in (attachment, adapters):
         monkeypatch.setattr(module, "connect", lambda *_: server)
     (tmp_path / "servetune.yaml").write_text("targets: [{name: a, url: 'sim://x', slo: p95=30ms}]\n")
 
     said = run(*arguments).said
 
-    assert "m [/INST] [red]x" in said or "recommend" in arguments
+    assert "m [/INST] [red]x" in " ".join(said.split()) or "recommend" in arguments
     assert "\x1b" not in said
     assert "\u202e" not in said
     assert not any(line.strip().startswith("forged") for line in said.splitlines())

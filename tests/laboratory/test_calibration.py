@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,6 +69,19 @@ def test_several_loads_and_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [m.configuration["max_batch_size"] > 1 for m in windows[few : few + many]] == [True] * many
     assert all(m.arrival_rate > 180 for m in windows[few : few + many])
     assert all(m.arrival_rate < 150 for m in windows[:few])
+
+
+@pytest.mark.parametrize("server", ["triton", "tfserving"])
+def test_a_batching_server_keeps_its_name(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the fit begins with: the file says what was measured."""
+    monkeypatch.setattr("tuner.envs.simulator.calibration.calibrate", lambda windows, cores, base: base)
+    with attach("sim://mlp", load=Load(rate=80.0)) as attachment:
+        attachment.description = replace(attachment.description, server=server, model="resnet50")
+
+        model, _ = measure_server_model(attachment, 1.0)
+
+    assert model.name == "resnet50"
+    assert model.closing == (0.0 if server == "tfserving" else 0.5)
 
 
 def test_a_load_that_is_not_ours_cannot_be_changed() -> None:

@@ -75,7 +75,10 @@ def _table(model: dict[str, object]) -> Table:
     """Return the constants of a server model; times are in seconds."""
     from rich.table import Table
 
-    table = Table(title=f"what the simulator knows of {model.pop('name')}", title_justify="left")
+    from tuner.cli.console import plain
+
+    title = f"what the simulator knows of {plain(str(model.pop('name')))}"
+    table = Table(title=title, title_justify="left")
     table.add_column("constant, s and cores")
     table.add_column("value", overflow="fold")
     for name, value in model.items():
