@@ -17,7 +17,10 @@ from typing import Any, Self
 
 import pytest
 
-from tests.command_line import Say
+from tests.builders import configuration
+from tests.command_line import Run, Say
+from tests.control.daemon.file_server import FileServer
+from tuner.adapters import ApplyReport
 from tuner.cli import session
 from tuner.cli.sweep import to_measure, without_effect
 from tuner.control.drive.sweep import SweepResult
@@ -25,6 +28,7 @@ from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.server import MODELS
 from tuner.errors import Refused
 from tuner.knobs import Configuration, Grids
+from tuner.profiler import attachment
 from tuner.profiler.attachment import Attachment, attach
 from tuner.report import Report
 from tuner.setting import Load
@@ -198,6 +202,34 @@ def test_a_grid_with_an_effect_somewhere_needs_no_note() -> None:
     assert without_effect(space, ["max_batch_size", "max_queue_delay"], chosen) == []
     assert without_effect(space, ["max_batch_size"], chosen[:1]) == []
     assert len(without_effect(space, ["max_queue_delay"], chosen[:1])) == 1
+
+
+@pytest.mark.parametrize(("takes", "code"), [((1,), 0), ((), 2)])
+def test_a_sweep_says_what_the_server_refused(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes: tuple[int, ...], code: int
+) -> None:
+    """With its words; one that could measure nothing has failed. All is in the file."""
+
+    class Small(FileServer):
+        def apply(self, wanted: Configuration) -> ApplyReport:
+            if wanted["max_batch_size"] not in (3, *takes):
+                raise Refused(f"no memory for {wanted['max_batch_size']:g}")
+            return super().apply(wanted)
+
+    server = Small(tmp_path / "server")
+    server.set(configuration(3))  # which is on no grid
+    monkeypatch.setattr(attachment, "connect", lambda *_: server)
+
+    ended = run("sweep", "sim://x", "--rate", "200", "--grid", "max_batch_size=1,4")
+
+    said = " ".join(ended.said.split())
+    assert ended.code == code
+    if code:
+        assert ended.err.startswith("error: --grid: the server refused every configuration: no memory for 1;")
+    else:
+        assert "refused: batch 4 · delay 0ms · parallelism 1: no memory for 4" in said
+    rows = SweepResult.load(tmp_path / "sweep.json").rows
+    assert [row.refused for row in rows if row.configuration["max_batch_size"] == 4] == ["no memory for 4"]
 
 
 def test_a_sweep_says_that_it_needs_a_load(tuner: Say) -> None:

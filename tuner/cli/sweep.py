@@ -46,7 +46,7 @@ def sweep(
     seed: Seed = 0,
 ) -> None:
     """Measure all configurations of a grid under requests of our own. Restores what ran before."""
-    from tuner.cli.console import make_console
+    from tuner.cli.console import configuration_text, make_console, plain
     from tuner.errors import InvalidInput
     from tuner.files.storage import make_folder_of
     from tuner.profiler.attachment import attach
@@ -57,8 +57,16 @@ def sweep(
     wanted = parse_grids(grid or [], "--grid")
     make_folder_of(out, "--out")
     with attach(target, grids=wanted, load=load, seed=seed, foreign_limit=foreign_limit) as attachment:
-        result = _measure(attachment, wanted, window, repeats, out)
-        make_console().print(_table(result, attachment.space, load))
+        result, space = _measure(attachment, wanted, window, repeats, out), attachment.space
+        if not any(row.windows for row in result.rows):
+            said = "; ".join(dict.fromkeys(row.refused for row in result.rows))
+            raise InvalidInput("--grid", f"the server refused every configuration: {said}")
+        console = make_console()
+        console.print(_table(result, space, load))
+        for row in result.rows:
+            if row.refused:
+                refused = configuration_text(space, space.effective(row.configuration))
+                console.print(f"[yellow]refused:[/yellow] {refused}: {plain(row.refused)}")
         print(out)
 
 
