@@ -208,6 +208,28 @@ def test_a_run_without_end_keeps_its_newest_windows(monkeypatch: pytest.MonkeyPa
     assert any("What ran before is the best" in note for note in report.notes)
 
 
+def test_a_run_without_end_keeps_what_ran_first_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of its windows is in the report any more; the newest under the load of the end are compared."""
+    monkeypatch.setattr("tuner.report.recorder.MOST_WINDOWS", 3)
+    monkeypatch.setattr("tuner.report.recorder.MOST_BEFORE", 2)
+    description = Description(target="t", server="s", version="1", model="m", writable=True, quantiles=False)
+    recorder = Recorder(title="t", command="c", description=description, space=SPACE, objective=OBJECTIVE)
+    first, two = configuration(), configuration(2)
+    windows = [(0.1, first, 24), (0.9, first, 24), (0.7, first, 24), (0.5, first, 30), *[(0.02, two, 24)] * 5]
+    for number, (latency, running, level) in enumerate(windows):
+        m = measurement(latency, running=running)
+        recorder.add(WindowRecord(number=number, measurement=m, decision=Hold(reason="so"), level=level))
+    recorder.compare_ends(two)
+
+    report = recorder.report(failed=0, sent=1, reconfigurations=1)
+
+    assert {window.configuration["max_batch_size"] for window in report.windows} == {2}
+    assert report.before is not None
+    assert report.after is not None
+    assert (report.before.windows, report.before.p95_ms) == (2, 800)  # type: ignore[attr-defined]
+    assert (report.after.windows, report.after.p95_ms) == (3, 20)  # type: ignore[attr-defined]
+
+
 def test_page_of_an_empty_run_is_drawn() -> None:
     """A run that ended before its first window still gives a page."""
     recorder = Recorder(

@@ -33,6 +33,8 @@ __all__ = ["Recorder", "write"]
 
 MOST_WINDOWS = 10_000
 """Windows in a report: the newest of a run that goes on for longer (14 hours of windows of 5 s)."""
+MOST_BEFORE = 100
+"""Windows of what ran first that are kept for each load level: the newest."""
 
 
 class Knows(Protocol):
@@ -64,6 +66,7 @@ class Recorder:
         self.levels: list[LevelReport] = []
         self._measurements: deque[Measurement] = deque(maxlen=MOST_WINDOWS)
         self._first: dict[str, float] = {}
+        self._before: dict[int | None, deque[Measurement]] = {}
         self._origin: float | None = None
         self._report = Report(
             title=title,
@@ -90,6 +93,8 @@ class Recorder:
         self.left_out += len(self.windows) == MOST_WINDOWS
         self.windows.append(window)
         self._measurements.append(measurement)
+        if window.configuration == self._first:  # the report may have none of these at the end
+            self._before.setdefault(window.level, deque(maxlen=MOST_BEFORE)).append(measurement)
         return window
 
     def _window(self, record: WindowRecord, m: Measurement, phase: str) -> WindowReport:
@@ -178,19 +183,17 @@ class Recorder:
         """
         if self.levels or not self.windows:
             return
-        level, first, last = self.windows[-1].level, self._first, dict(left)
-        before, after = (
-            [
-                m
-                for w, m in zip(self.windows, self._measurements, strict=True)
-                if w.level == level and w.configuration == configuration
-            ]
-            for configuration in (first, last)
-        )
-        if first == last:
+        level = self.windows[-1].level
+        before = self._before.get(level)
+        after = [
+            m
+            for w, m in zip(self.windows, self._measurements, strict=True)
+            if w.level == level and w.configuration == dict(left)
+        ]
+        if self._first == dict(left):
             self.note("What ran before is the best that was found: it was left.")
         elif before and after:
-            self.level(float(np.median([m.arrival_rate for m in after])), before, after)
+            self.level(float(np.median([m.arrival_rate for m in after])), list(before), after)
 
     def report(self, *, failed: int, sent: int, reconfigurations: int) -> Report:
         """Return the report as of now.
