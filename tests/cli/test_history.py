@@ -187,7 +187,11 @@ def show(store: Store, target: int, running: Configuration, number: int, count: 
 def test_nothing_is_said_that_is_not_known(run: Run) -> None:
     """Of a change at the end of a run, before which no window was measured and nobody was asked."""
     store = Store(Path("servetune.db"))
-    last = Apply(configuration=configuration(2), reason="the run ends with its best", restores=True)
+    last = Apply(
+        configuration=configuration(2),
+        reason="nothing more is tried; it is left with its best",
+        restores=True,
+    )
     record = WindowRecord(number=4, measurement=None, decision=last, outcome="recommended")
     running = dict(configuration())
     state = RunState(target="x", original=running, current=running)

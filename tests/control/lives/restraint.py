@@ -189,7 +189,7 @@ class Restraint:
                 again = died[1:] == one[1:] and one.turn - died.turn < self.limits.retry_after
                 self.hold(not again, f"{self.world.text(wanted)} killed the server, and is tried again")
         failed, passed = self._failures()
-        if row["reason"].startswith(("the server came back", "the run ends")):
+        if row["reason"].startswith(("the server came back", "nothing more is tried")):
             return  # what a restart has undone is put back at once, and at its end it tries once
         beyond = failed - self.limits.breaker
         if beyond >= 0:
