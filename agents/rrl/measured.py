@@ -21,7 +21,7 @@ from tuner.agents.log_cost import log_cost
 from tuner.agents.rrl.rise import likely_rise
 from tuner.agents.rrl.smoothing import Points
 
-__all__ = ["ERA_SPAN", "NEAR", "MeasuredWindows", "Prospect", "left_on"]
+__all__ = ["ERA_SPAN", "MeasuredWindows", "Prospect", "left_on"]
 
 NEAR = 0.125
 """Octaves of load (9 %) within which windows of one configuration are one point. The rate of 1,000 Poisson
@@ -230,8 +230,9 @@ class MeasuredWindows:
         machines = np.array([machine for machine, *_ in chosen], dtype=np.float64)
         numbers = np.array([configuration for _, configuration, _ in chosen], dtype=np.int64)
         places = np.column_stack([self._places[numbers], loads, machines])
-        cut = np.minimum(logs, _least_costs(loads, logs, machines) + ceiling)
-        return Points(places, cut, windows, numbers, measured=logs)
+        return Points(
+            places, np.minimum(logs, _least_costs(loads, logs, machines) + ceiling), windows, numbers
+        )
 
     def _count_in(self, level: int, load: float, configuration: int, cost: float, era: int) -> None:
         if era > self.era - ERAS:

@@ -10,13 +10,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
 from tuner.agents.agent import State
 from tuner.agents.log_cost import log_cost
-from tuner.agents.rrl.measured import NEAR, MeasuredWindows, left_on
+from tuner.agents.rrl.measured import MeasuredWindows, left_on
 from tuner.agents.rrl.neural.prior import NeuralPrior
 from tuner.agents.rrl.parameters import RRLParameters
 from tuner.agents.rrl.prior import LogCosts, Prior
@@ -141,8 +140,6 @@ class Smoother:
         Beyond the ceiling that holds for what predictions rest on, a cost was not predicted, and is no sign
         that the machine has changed.
         """
-        if self._foresaw(self._prior(state), configuration, log_cost(cost)):
-            return 0.0
         mean, deviation = self.predict(state, np.array([configuration]))
         most = self.measured.least(self.load(state), state.level) + self.parameters.smoothing.ceiling
         error = min(log_cost(cost), most) - float(mean[0])
@@ -228,23 +225,7 @@ class Smoother:
             above, deviation = posterior(
                 self.theta, points, self.constants, where, loadings=loadings, leaps=leaps
             )
-        return np.maximum(mean + above, self._seen_beyond(prior, points, state, configurations)), deviation
-
-    def _seen_beyond(
-        self, prior: LogCosts, points: Points, state: State, configurations: np.ndarray
-    ) -> np.ndarray:
-        """Return what was measured, near a load, of those that were as dear as foreseen.   # (n,).
-
-        They tell nothing of others, but what they cost is known; minus infinity for the rest.
-        """
-        assert points.measured is not None, "they were measured"
-        near = np.abs(points.places[:, -2] - self.load(state)) <= NEAR
-        near &= points.places[:, -1] == self.measured.machine(state.level)
-        near &= self._foresaw(prior, points.numbers, points.measured)
-        known = dict(zip(points.numbers[near].tolist(), points.measured[near].tolist(), strict=True))
-        if not known:
-            return np.full(configurations.size, -math.inf)
-        return np.array([known.get(one, -math.inf) for one in configurations.tolist()])
+        return mean + above, deviation
 
     def joint(self, state: State, configurations: np.ndarray) -> np.ndarray:
         """Return how the logarithms of costs vary together, once anything was measured.   # (n, n)."""
@@ -281,25 +262,11 @@ class Smoother:
         means = np.array([self._prior_mean(prior, c) for prior, c in measured])
         loadings = np.array([prior.loadings[c] for prior, c in measured])
         leaps = [prior.leap[c] for prior, c in measured if prior.leap is not None]
-        assert points.measured is not None, "they were measured"
-        foreseen = [
-            self._foresaw(prior, c, log)
-            for (prior, c), log in zip(measured, points.measured.tolist(), strict=True)
-        ]
         return points._replace(
-            logs=np.where(foreseen, 0.0, points.logs - means),
+            logs=points.logs - means,
             loadings=loadings if loadings.size else None,
             leaps=np.array(leaps) if leaps else None,
         )
-
-    def _foresaw(self, prior: LogCosts, configurations: np.ndarray | int, logs: np.ndarray | float) -> Any:
-        """Whether costs are beyond the ceiling, as the prior said: how far beyond is no news of the server.
-
-        An overloaded server's latency grows with the time that it is watched. Were that taken for an error of
-        the prior, one overloaded window would make all configurations dear.
-        """
-        most = prior.mean.min() + self.parameters.smoothing.ceiling
-        return (prior.mean[configurations] >= most) & (logs >= most)
 
     def _prior_costs(self, load: float, left: float) -> LogCosts:
         """Return the expected costs of all configurations by the prior; zeros without one.

@@ -124,7 +124,6 @@ class Points(NamedTuple):
     numbers: np.ndarray  # (n,) int64, of the configurations
     loadings: np.ndarray | None = None  # (n, k) on what a prior says they have in common; None without it
     leaps: np.ndarray | None = None  # (n,) standard deviations of the part that leaps; None: none does
-    measured: np.ndarray | None = None  # (n,) the logarithms as they were measured, under no ceiling
 
 
 class Leaps(NamedTuple):

@@ -369,22 +369,3 @@ def test_how_many_threads_a_server_chooses_itself_is_unsure() -> None:
     assert estimate.mean[chosen] == pytest.approx(estimate.mean[ten])
     extra = (estimate.loadings[chosen] ** 2 - estimate.loadings[ten] ** 2).sum(axis=1)
     assert extra == pytest.approx(AUTOMATIC**2, rel=1e-5)  # of single precision
-
-
-def test_how_far_an_overload_goes_that_was_foreseen_is_no_news() -> None:
-    """It grows with the time that it lasts: no other is dearer for that, nor has the machine changed."""
-    default, others = SPACE.encode(SPACE.default), np.arange(SPACE.size)
-    late = replace(state(rate=4 * RATE, p95=3.0, mean=1.5, p50=1.5, p99=3.0, queue_mean=1.4), rate=4 * RATE)
-    beliefs = []
-    for cost in (3.0, 30.0):
-        agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
-        agent.update(late, default, cost, late)
-        perception = agent.perception
-        assert isinstance(perception, SmoothPerception)
-        beliefs.append(np.exp(perception.smoother.belief(late, others)[0]))
-        assert perception.smoother.surprise(late, default, 2 * cost) == 0.0
-
-    assert [belief[default] for belief in beliefs] == pytest.approx([3.0, 30.0])
-    short, long = (np.delete(belief, default) for belief in beliefs)
-    assert long == pytest.approx(short)
-    assert short.min() < 1.0
