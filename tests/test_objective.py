@@ -38,6 +38,17 @@ def test_cpu_cost_is_the_share_of_the_cores_while_the_slo_is_kept() -> None:
     assert objective.cost(measurement(0.029, cpu=1.0)) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(("goal", "least"), [("cpu", 0.0005), ("gpu", 0.001)])
+def test_use_that_is_too_little_to_be_measured(goal: str, least: float) -> None:
+    """It costs as the least that can be, a tick of the CPU in ten seconds: not infinitely less than that."""
+    objective = Objective(slo=SLO, goal=goal, cores=2)
+    window = replace(measurement(0.010), start=0.0, end=10.0)
+
+    assert objective.cost(replace(window, cpu=0.0, gpu=0.0)) == pytest.approx(least)
+    assert objective.cost(replace(window, cpu=0.002, gpu=0.002)) == pytest.approx(max(0.001, 2 * least))
+    assert math.isnan(objective.cost(replace(window, cpu=math.nan, gpu=math.nan)))
+
+
 def test_breaking_the_slo_costs_more_than_any_use_of_resources() -> None:
     """A configuration that breaks the SLO never wins by being frugal."""
     objective = Objective(slo=SLO, goal="cpu", cores=2)

@@ -8,7 +8,7 @@ goal:
   configuration that sometimes breaks the SLO costs more than by ``latency``, even if it is fast on average.
 * ``cpu`` and ``gpu``: the share of the cores that the server may use (or of the GPU's time) in use while the
   SLO is kept, which lies in 0..1; a broken SLO costs ``1 + latency / slo``, above every configuration that
-  keeps it.
+  keeps it. What is too little to be measured counts as the least that can be.
 
 The share of its requests that failed costs 2 at least. A server that refuses requests uses little and
 answers the others fast, and would else be the cheapest; but a few bad requests, which some clients always
@@ -52,6 +52,10 @@ FAILED = 2.0
 SATURATION = 10.0
 """Ratio to the SLO above which the cost of latency grows with the logarithm."""
 LONGEST_SLO = 3600.0
+TICK = 0.01
+"""Least use of the CPU that a window shows, s of a core: the kernel counts in such ticks."""
+LEAST_GPU = 0.001
+"""Least use of the GPU that a window shows, a share: drivers count in hundredths."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,7 +197,15 @@ class Objective:
             return ratio if self.kept(measurement) else 1.0 + max(ratio, 1.0)
         if ratio > 1:
             return 1.0 + ratio
-        return measurement.gpu if self.goal == "gpu" else min(measurement.cpu / self.cores, 1.0)
+        return self._use(measurement)
+
+    def _use(self, measurement: Measurement) -> float:
+        """The share of the machine in use, above 0; NaN if nobody knows."""
+        if self.goal == "gpu":
+            use, least = measurement.gpu, LEAST_GPU
+        else:
+            use, least = measurement.cpu / self.cores, TICK / measurement.seconds / self.cores
+        return use if math.isnan(use) else min(max(use, least), 1.0)
 
     def reward(self, measurement: Measurement) -> float:
         """The negated cost, for reinforcement learning libraries."""
@@ -237,8 +249,7 @@ class BadRateObjective(Objective):
             return 1.0 + _saturate(bad / self.allowed)
         if self.goal in ("latency", "strict") and not math.isnan(bad):  # a bad rate is strict by itself
             return min(self.latency(measurement) / self.slo.latency, 1.0)
-        used = measurement.gpu if self.goal == "gpu" else measurement.cpu / self.cores
-        return bad if math.isnan(bad) else min(used, 1.0)
+        return bad if math.isnan(bad) else self._use(measurement)
 
 
 def unsaturated(cost: float) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from tuner.errors import InvalidInput
 from tuner.experiments.frame.experiment import Answers, experiment
@@ -165,7 +166,7 @@ def _rows(model: str, pools: list[Pool], bound: np.ndarray, rates: np.ndarray) -
         unit="%",
         note="eq. 15 is no limit of every policy; `ceiling` of the plan is",
     )
-    correlations = [_rank_correlation(bound, column) for column in rates.T]
+    correlations = [float(spearmanr(bound, column).statistic) for column in rates.T]
     yield row(f"{label}: rank correlation of bound and measured", correlations)
 
 
@@ -186,9 +187,3 @@ def _oracle_rows(space: PoolSpace, pools: list[Pool], bound: np.ndarray, rates: 
         unit="%",
         note="the ceiling of all requests; no policy is above it",
     )
-
-
-def _rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Return Spearman's correlation of values without ties."""
-    first, second = (np.argsort(np.argsort(values)) - (one.size - 1) / 2 for values in (one, other))
-    return float(first @ second) / float(first @ first)

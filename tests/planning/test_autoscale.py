@@ -74,6 +74,16 @@ def test_a_watch_advises_from_the_last_seconds() -> None:
     assert watch.advise(["a"], 100.0, 0).desired == 1
 
 
+def test_bad_requests_that_may_stay_ask_for_nothing() -> None:
+    """Half may be late: of ten accelerators' 51 % two hundredths must go, which one more can do."""
+    missed = ScalingWindow(seconds=1.0, requests=100.0, bad=51.0, busy=10.0)
+
+    assert ScalingRule(threshold=0.5, allowed=0.5).advise(10, missed).desired == 11
+    assert ScalingRule(threshold=0.5).advise(10, missed).desired == 21
+    with pytest.raises(ValueError, match="allowed <= threshold"):
+        ScalingRule(threshold=0.1, allowed=0.2)
+
+
 def test_a_watch_forgets() -> None:
     """Sessions begin anew; of others all is still known."""
     watch = ScalingWatch(seconds=30.0)

@@ -90,11 +90,13 @@ class ScalingRule:
     5
 
     Raises:
-        ValueError: ``0 <= threshold < 1`` and ``0 <= headroom < 1`` must hold.
+        ValueError: ``0 <= allowed <= threshold < 1`` and ``0 <= headroom < 1`` must hold.
     """
 
     threshold: float = 0.01
     """Bad rate above which more accelerators are asked for."""
+    allowed: float = 0.0
+    """Bad rate that may stay: no accelerators are asked for to take it away. The paper's rule has none."""
     headroom: float = 0.1
     """Idle fraction that is kept for bursts."""
     least: int = 1
@@ -103,8 +105,10 @@ class ScalingRule:
     """Shortest window that anything is advised from."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.threshold < 1 and 0 <= self.headroom < 1 and 1 <= self.least <= self.most):
-            raise ValueError(f"`0 <= threshold, headroom < 1` and `1 <= least <= most` must hold: {self}")
+        shares = 0 <= self.allowed <= self.threshold < 1 and 0 <= self.headroom < 1
+        if not (shares and 1 <= self.least <= self.most):
+            needed = "`0 <= allowed <= threshold < 1`, `0 <= headroom < 1` and `1 <= least <= most`"
+            raise ValueError(f"{needed} must hold: {self}")
 
     def advise(self, accelerators: int, seen: ScalingWindow) -> ScalingAdvice:
         """Return the advice for accelerators from what they did; no change where too little was seen."""
@@ -118,7 +122,8 @@ class ScalingRule:
             return accelerators, "too little was seen"
         bad_rate, idle = seen.bad_rate, seen.idle(accelerators)
         if bad_rate > self.threshold:
-            more = math.ceil(accelerators * bad_rate / max(1 - bad_rate, 1e-3))
+            missing = (bad_rate - self.allowed) / (1 - self.allowed)
+            more = math.ceil(accelerators * missing / max(1 - missing, 1e-3))
             return accelerators + more, f"{bad_rate:.1%} of the requests are late or dropped"
         if idle > self.headroom:
             desired = math.ceil(accelerators * (1 - idle) / (1 - self.headroom) - 1e-9)

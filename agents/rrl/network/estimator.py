@@ -44,6 +44,8 @@ LEVELS_PER_UNIT = 10.0
 """Load levels that make one unit of the load feature: nearly a decade of rate at a ratio of 1.25."""
 
 
+LEAST_OUTPUT = 1e-3
+"""Least cost that a network of milliseconds says; it may say less than 0."""
 MOST_LAYERS, MOST_UNITS = 8, 4096
 """Of a network: a stored policy may ask for no more."""
 MOST = 1_000_000
@@ -166,7 +168,7 @@ class Estimator:
             outputs = forward(self.weights, inputs)
         if self.parameters.label == "log":
             return outputs
-        return log_costs(outputs / self._milliseconds)
+        return log_costs(np.maximum(outputs / self._milliseconds, LEAST_OUTPUT))
 
     def estimates(self, level: int, configurations: np.ndarray, anchor: int, cost: float) -> np.ndarray:
         """Return r_hat, what configurations cost when ``anchor`` was measured to cost ``cost``.   # (n,)."""

@@ -65,6 +65,21 @@ def test_wide_space_is_learned_in_few_windows() -> None:
     assert np.median(found) <= 60, found
 
 
+def test_costs_may_be_small() -> None:
+    """A few hundredths of a core in use, of hundreds: what is learned is the same, in another unit."""
+    small, large = make(), make()
+    for window, cost in enumerate(
+        noise(np.random.default_rng(0)) * TRUTH[LOW][number] for number in range(20)
+    ):
+        now = State(level=LOW, configuration=window)
+        large.update(now, window, float(cost), now)
+        small.update(now, window, 1e-4 * float(cost), now)
+    asked = State(level=LOW, configuration=0)
+
+    np.testing.assert_allclose(small.costs(LOW), 1e-4 * large.costs(LOW), rtol=1e-3)
+    assert small.best(asked) == large.best(asked)
+
+
 def test_what_runs_is_measured_first() -> None:
     """Nothing is known yet: no leap into the dark."""
     assert make().select(State(level=LOW, configuration=7)) == 7

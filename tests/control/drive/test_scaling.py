@@ -59,6 +59,17 @@ def test_the_late_share_agrees_with_the_verdict(statistic: str) -> None:
     assert late_share(window, Slo(statistic=statistic, latency=latency / 1e6)) == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.parametrize("statistic", SHARES)
+def test_an_slo_that_is_just_missed_asks_for_one_more(statistic: str) -> None:
+    """However many requests may be later than it, as more than a third may where it bounds the mean."""
+    windows = [shown(8.0)] * 3
+    slo = Slo(statistic=statistic, latency=0.99 * windows[0].latency(statistic))
+    scaling, backend = TargetScaling(slo, SPACE, 4.0), SimpleNamespace(replicas=10)
+    advice = [scaling.advise(backend, one) for one in windows]
+
+    assert advice[-1][""].desired == 11
+
+
 @pytest.mark.parametrize(
     ("busy", "scale", "servers", "expected"),
     [

@@ -13,8 +13,9 @@ by its windows, which have neither:
 
 Where we differ from Symphony: such a server has no flat top. It queues what it cannot answer, until nearly
 every request is late. So its bad rate says that servers are missing, not how many: at most as many again are
-asked for at once. And because requests queue long before a server is busy all the time, more of the idle time
-is kept.
+asked for at once. The share that the SLO allows, of the mean more than a third, need not go away, so a target
+that just misses its SLO asks for one more. And because requests queue long before a server is busy all the
+time, more of the idle time is kept.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ class TargetScaling:
         servers = self._recent.accelerators
         if not servers:
             return {}
+        late = SHARES[self._slo.statistic]
         rule = ScalingRule(
-            threshold=SHARES[self._slo.statistic], headroom=HEADROOM, most=2 * servers, seconds=LIVE.seconds
+            threshold=late, allowed=late, headroom=HEADROOM, most=2 * servers, seconds=LIVE.seconds
         )
         return {"": rule.advise(servers, self._recent.total)}
 
