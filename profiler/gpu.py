@@ -31,6 +31,8 @@ class GpuReading:
     """Bytes in use."""
     energy: float = NOT_KNOWN
     """Energy used since the driver was loaded, J."""
+    devices: tuple[int, ...] = ()
+    """Which GPUs they are, by the driver's order of those that were opened."""
 
 
 class Gpus:
@@ -83,6 +85,7 @@ class Gpus:
             foreign=foreign,
             memory=self._sum("nvmlDeviceGetMemoryInfo", numbers, lambda info: float(info.used)),
             energy=self._sum("nvmlDeviceGetTotalEnergyConsumption", numbers, lambda mj: mj / 1e3),
+            devices=tuple(numbers),
         )
 
     def close(self) -> None:

@@ -229,10 +229,11 @@ def _mean(old: Counters, new: Counters) -> float:
 
 def _gpu(before: Reading, after: Reading, within: Sequence[Counters]) -> dict[str, float]:
     """Return the figures of the GPUs: by this machine's driver where it shows them, else by the server."""
-    seconds, new = after.counters.time - before.counters.time, after.host.gpu
+    seconds, old, new = after.counters.time - before.counters.time, before.host.gpu, after.host.gpu
     if math.isnan(new.share) and math.isnan(new.memory):
         return gpu_figures([one.gpus for one in (before.counters, *within, after.counters)], seconds)
-    power = (new.energy - before.host.gpu.energy) / seconds if seconds > 0 else NOT_KNOWN
+    same = new.devices == old.devices  # else the difference would be what a device used since it was started
+    power = (new.energy - old.energy) / seconds if same and seconds > 0 else NOT_KNOWN
     return {"gpu": new.share, "gpu_memory": new.memory, "gpu_power": power}
 
 

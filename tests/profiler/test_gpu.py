@@ -147,6 +147,7 @@ def test_only_the_gpus_that_the_server_is_on_count(gpus: Any) -> None:
     reading = gpus(busy, other).read(SERVER)
 
     assert (reading.share, reading.memory, reading.energy) == (0.8, 10, 5.0)
+    assert reading.devices == (0,)
 
 
 def test_a_model_on_the_processor_has_no_gpu(gpus: Any) -> None:

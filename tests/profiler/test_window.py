@@ -182,6 +182,17 @@ def test_processors_are_divided_among_server_us_and_foreign() -> None:
     assert window.disturbed == ()
 
 
+def test_the_power_is_that_of_the_same_gpus() -> None:
+    """What another one has used since its driver was loaded is no power of the window."""
+    ends = {energy: GpuReading(share=0.5, energy=energy, devices=(0,)) for energy in (1000.0, 3000.0)}
+    before = HostReading(time=100.0, gpu=ends[1000.0])
+
+    for devices, power in (((0,), 200.0), ((0, 1), np.nan), ((1,), np.nan)):
+        after = HostReading(time=110.0, gpu=replace(ends[3000.0], devices=devices))
+        window = assemble(reading(before), reading(after, **END))
+        assert window.gpu_power == pytest.approx(power, nan_ok=True)
+
+
 def test_unknown_processors_stay_unknown() -> None:
     """A remote server's use is NaN, not 0, and disturbs nothing."""
     window = assemble(reading(), reading(HostReading(time=110.0), **END))
