@@ -3,9 +3,9 @@
 The name of a knob begins with its model's: ``resnet.max_queue_delay``. Latencies and counts are those of the
 ensemble, the wait is the sum of the waits for its models, and batches are those of the busiest model.
 
-Real servers showed two things. A model's ``max_batch_size`` below the ensemble's loads without an error and
-makes the whole ensemble unavailable, so such values are refused here. And every change of a model reloads the
-ensemble, too, so that its statistics begin at 0 again.
+Real servers showed two things. A model's ``max_batch_size`` below that of an ensemble that names it loads
+without an error and makes the whole ensemble unavailable, so such values are refused here. And every change
+of a model reloads the ensemble, too, so that its statistics begin at 0 again.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class EnsembleBackend:
         self._ensemble = ensemble
         self._timeout = load_timeout
         self._members: dict[str, TritonBackend] = {}
+        self._named_by: dict[str, set[str]] = {}  # the ensembles with each model; "" for the outermost
         try:
             self._open_all(grids or {})
         except BaseException:
@@ -84,9 +85,10 @@ class EnsembleBackend:
     def _open_all(self, given: Grids) -> None:
         """Open the models, and make the space of their knobs."""
         check_given(given)
-        least = max(1, model_limit(self._ensemble.original))
-        for name, version in self._models(self._ensemble.original).items():
-            self._members[name] = self._open(name, version, dict(_own(name, given)), least)
+        models = self._models(self._ensemble.original)
+        least = self._least()
+        for name, version in models.items():
+            self._members[name] = self._open(name, version, dict(_own(name, given)), least[name])
         knobs = {
             name: [_prefixed(name, knob) for knob in member.space.knobs]
             for name, member in self._members.items()
@@ -111,9 +113,10 @@ class EnsembleBackend:
         """
         found: dict[str, str] = {}
         seen: set[str] = set()
-        waiting = _steps(config)
+        waiting = [("", *step) for step in _steps(config)]
         while waiting:
-            name, version = waiting.pop(0)
+            ensemble, name, version = waiting.pop(0)
+            self._named_by.setdefault(name, set()).add(ensemble)
             if name in seen:
                 if name in found and found[name] != version:
                     found[name] = ""
@@ -123,17 +126,27 @@ class EnsembleBackend:
                 raise AdapterError(f"the ensemble is made of more than {MOST_MODELS} models")
             inner = self._ensemble.config_of(name)
             if is_ensemble(inner):
-                waiting = _steps(inner) + waiting
+                waiting = [(name, *step) for step in _steps(inner)] + waiting
             else:
                 found[name] = version
         if not found:
             raise AdapterError("the ensemble is made of no models")
         return found
 
+    def _least(self) -> dict[str, int]:
+        """Return the least batch limit that each model may have, by how its ensembles are deployed now.
+
+        Triton compares a model with each ensemble that names it, of which one may be in another one.
+        """
+        limits = {"": self._ensemble.batch_limit()}
+        for name in set().union(*self._named_by.values()) - limits.keys():
+            limits[name] = model_limit(self._ensemble.config_of(name))
+        return {name: max(1, *(limits[each] for each in by)) for name, by in self._named_by.items()}
+
     def _open(
         self, name: str, version: str, grids: dict[str, tuple[float, ...]], least: int
     ) -> TritonBackend:
-        """Open a model of the ensemble; its grid has no batch limit below the ensemble's."""
+        """Open a model of the ensemble; its grid has no batch limit below ``least``."""
         config = self._ensemble.config_of(name)
         if forms_batches(config):
             sizes = grids.get(MAX_BATCH_SIZE) or batch_sizes(config, least)
@@ -212,12 +225,12 @@ class EnsembleBackend:
             AdapterError: The server cannot be asked.
         """
         self.space.check_complete(configuration)
-        least = self._ensemble.batch_limit()  # it may have been deployed anew
+        least = self._least()  # an ensemble may have been deployed anew
         for name, member in self._members.items():
             own = Configuration(_own(name, configuration))
             size = own.get(MAX_BATCH_SIZE, 1.0)
-            if 1 < size < least:
-                raise _too_small(name, size, least)
+            if 1 < size < least[name]:
+                raise _too_small(name, size, least[name])
             try:
                 member.check(own)
             except InvalidInput as error:
@@ -235,9 +248,13 @@ class EnsembleBackend:
                 does not serve again.
         """
         self._ensemble.sample()
-        least = self._ensemble.batch_limit()
+        least = self._least()
         sizes = {name: _batch_size(member.original) for name, member in self._members.items()}
-        small = {name: _too_small(name, size, least) for name, size in sizes.items() if 1 < size < least}
+        small = {
+            name: _too_small(name, size, least[name])
+            for name, size in sizes.items()
+            if 1 < size < least[name]
+        }
         with read_meanwhile(self._ensemble.sample):
             restore_all({name: member for name, member in self._members.items() if name not in small})
             self._wait_until_ready()
@@ -282,7 +299,7 @@ def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
 
     Args:
         config: The model's configuration.
-        least: The ensemble's own limit; none is below it, except 1.
+        least: The largest limit of the ensembles that name it; none is below it, except 1.
     """
     limit = model_limit(config)
     return tuple(sorted({*batch_grid(least, limit), float(limit), _batch_size(config)}))
@@ -293,7 +310,7 @@ def _batch_size(config: Mapping[str, Any]) -> float:
 
 
 def _too_small(model: str, size: float, least: int) -> InvalidInput:
-    problem = f"{size:g} is below {least}, the ensemble's own max_batch_size"
+    problem = f"{size:g} is below {least}, the max_batch_size of an ensemble that it is in"
     return InvalidInput(f"knob {model}.{MAX_BATCH_SIZE}", problem, "Triton would stop serving the ensemble")
 
 

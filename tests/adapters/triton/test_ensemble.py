@@ -131,7 +131,7 @@ def test_if_one_refuses_all_go_back(backend: Backend, server: Server) -> None:
 @pytest.mark.parametrize(
     ("grids", "words"),
     [
-        ({"mlp.max_batch_size": (1.0, 8.0)}, "8 is below 16, the ensemble's own"),
+        ({"mlp.max_batch_size": (1.0, 8.0)}, "8 is below 16, the max_batch_size of an ensemble"),
         ({"bert.instances": (1.0,)}, "have no such knob"),
         ({"max_batch_size": (1.0,)}, "have no such knob"),
     ],

@@ -161,7 +161,7 @@ def test_an_ensemble_that_is_deployed_anew_with_a_larger_limit(
     backend.apply(every(NEW))
     models["both"].limit = 4
 
-    with pytest.raises(InvalidInput, match=r"knob p\.max_batch_size: 2 is below 4, the ensemble's own"):
+    with pytest.raises(InvalidInput, match=r"knob p\.max_batch_size: 2 is below 4, the max_batch_size"):
         backend.apply(every(NEW))
 
     assert backend.apply(every(configuration(8))).changed

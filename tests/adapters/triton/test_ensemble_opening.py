@@ -11,6 +11,7 @@ import pytest
 from tests.builders import SPACE
 from tuner.adapters.backend import Description
 from tuner.adapters.triton import ensemble
+from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
 from tuner.adapters.triton.ensemble import EnsembleBackend
 from tuner.adapters.triton.knobs import knob_space
 from tuner.errors import InvalidInput
@@ -19,14 +20,20 @@ from tuner.knobs import MAX_SIZE, Grids
 Step = tuple[str, int]
 
 
-def composed(*steps: Step) -> dict[str, Any]:
+def composed(*steps: Step, limit: int = 0) -> dict[str, Any]:
     """Return the configuration of an ensemble of models and their versions, as a server returns it."""
     step = [{"model_name": name, "model_version": str(version)} for name, version in steps]
-    return {"ensemble_scheduling": {"step": step}}
+    return {"ensemble_scheduling": {"step": step}, "max_batch_size": limit}
 
 
 class Server:
-    """Models by name, and what was opened and closed of them."""
+    """Models by name, and what was opened and closed of them.
+
+    Args:
+        target: The ensemble.
+        configs: The configurations of the ensemble and of its models, which have the knobs of theirs; without
+            one, a model has one knob.
+    """
 
     def __init__(self, target: str, **configs: dict[str, Any]) -> None:
         self.target, self.configs = target, configs
@@ -35,10 +42,12 @@ class Server:
         self.opened: dict[str, str] = {}
         self.closed: set[str] = set()
 
-    def open(self, target: str, _: Grids) -> Any:
+    def open(self, target: str, grids: Grids) -> Any:
         """Open a model in place of the adapter."""
         name = urlsplit(target).path.strip("/")
         self.opened[name] = target
+        if config := self.configs.get(name):
+            self.knobs = knob_space(config, grids, cores=2).knobs
         return self.model(name)
 
     def model(self, name: str) -> Any:
@@ -48,6 +57,8 @@ class Server:
             space=SimpleNamespace(knobs=self.knobs),
             lifetime_compute=self.compute.get(name, 0.0),
             current=dict,
+            batch_limit=lambda: max(1, model_limit(self.configs[name])),
+            check=lambda _: None,
             config_of=lambda model: self.configs.get(model, {}),
             describe=self.describe,
             close=lambda: self.closed.add(name),
@@ -168,15 +179,34 @@ def test_a_model_with_a_scheduler_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     plain = {"max_batch_size": 8, "instance_group": [{"count": 1}]}
     server = Server("triton://h:8001/pipe", pipe=composed(("s", -1), ("p", -1)), s=stateful, p=plain)
 
-    def open_model(target: str, grids: Grids) -> Any:
-        name = urlsplit(target).path.strip("/")
-        server.knobs = knob_space(server.configs[name], grids, cores=2).knobs
-        return server.model(name)
-
-    monkeypatch.setattr(server, "open", open_model)
-
     backend = opened(server, monkeypatch)
 
     assert backend.space.names == (
         "s.instances", "p.max_batch_size", "p.max_queue_delay", "p.instances"
     )  # fmt: skip
+
+
+def test_a_model_of_an_ensemble_in_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton compares it with the ensemble that names it, which may take larger batches than the other."""
+    server = Server(
+        "triton://h:8001/pipe",
+        pipe=composed(("inner", -1), ("p", -1), limit=4),
+        inner=composed(("m", -1), limit=16),
+        m={"max_batch_size": 32, "instance_group": [{"count": 1}]},
+        p={"max_batch_size": 32, "instance_group": [{"count": 1}]},
+    )
+
+    backend = opened(server, monkeypatch)
+
+    grids = {knob.name: knob.grid for knob in backend.space.knobs}
+    assert grids["m.max_batch_size"] == (1, 16, 32)
+    assert grids["p.max_batch_size"] == (1, 4, 8, 16, 32)
+    with pytest.raises(
+        InvalidInput, match=r"knob m\.max_batch_size: 8 is below 16, the max_batch_size of an"
+    ):
+        opened(server, monkeypatch, {f"m.{MAX_BATCH_SIZE}": (1.0, 8.0)})
+    sixteen = backend.space.default.replace(**{"m.max_batch_size": 16, "p.max_batch_size": 4})
+    backend.check(sixteen)
+    server.configs["inner"] = composed(("m", -1), limit=32)  # it is deployed anew
+    with pytest.raises(InvalidInput, match="16 is below 32"):
+        backend.check(sixteen)
