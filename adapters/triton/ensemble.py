@@ -266,12 +266,15 @@ class EnsembleBackend:
         whole = self._ensemble.counters()
         each = {name: member.counters() for name, member in self._members.items()}
         busiest = each[self._busiest]
+        # A request of the ensemble itself never waits for Triton, but those that it makes of its models do.
+        waiting = [member.pending for member in each.values() if member.pending is not None]
         return replace(
             whole,
             queue=min(sum(member.queue for member in each.values()), whole.latency),
             compute=min(whole.compute, whole.latency),  # its models may execute one request at the same time
             batch_counts=busiest.batch_counts,
             batch_seconds=busiest.batch_seconds,
+            pending=sum(waiting) if waiting else None,
             gpus=tuple({gpu.uuid: gpu for member in each.values() for gpu in member.gpus}.values()),
         )
 

@@ -29,8 +29,6 @@ class Completing(Loading):
         if "dynamic_batching" not in self.loaded[-1]:
             self.configs[model] += "dynamic_batching { preferred_batch_size: 8 }"
 
-    def unload_model(self, *_: Any, **__: Any) -> None: ...
-
 
 @pytest.mark.parametrize("delay", ["", BATCHES])
 def test_a_batch_of_one_is_tried_once(monkeypatch: pytest.MonkeyPatch, delay: str) -> None:

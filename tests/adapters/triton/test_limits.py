@@ -40,6 +40,8 @@ class Server:
         text = self.configs.get(model, self.configs[""])
         return Parse(f"config {{ {text.replace('NEXT', model + 'x')} }}", service_pb2.ModelConfigResponse())
 
+    def unload_model(self, *_: Any, **__: Any) -> None: ...
+
     def close(self) -> None: ...
 
 
