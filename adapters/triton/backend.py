@@ -20,6 +20,7 @@ from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     ModelConfig,
     differ_in_instances_only,
+    is_ensemble,
     model_limit,
     normal_form,
     read_configuration,
@@ -48,6 +49,10 @@ NO_METRICS = (
 NO_QUANTILES = (
     "the server exports only mean latencies; for quantiles start Triton with "
     "--metrics-config=summary_latencies=true"
+)
+CACHED = (
+    "Triton exports only mean latencies of a model with a response cache; for quantiles give --rate, "
+    "or name a gateway's with --sli-prometheus"
 )
 ROWS = (
     "clients' requests may have %d rows, as far as its batches show it: no lower batch limit is set, "
@@ -127,7 +132,11 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         # A server in poll mode takes no changes over the network, but from its files.
         writable = self._control is not self._client or self._client.writable()
         quantiles = self._metrics().summaries
-        limited = NO_METRICS if self._target.metrics_port is None else NO_QUANTILES
+        limited = NO_QUANTILES
+        if self._target.metrics_port is None:
+            limited = NO_METRICS
+        elif self.original.get("response_cache", {}).get("enable", False):
+            limited = CACHED
         return Capabilities(
             server=server,
             version=version,
@@ -280,7 +289,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         if target.metrics_port is None:
             return TritonMetrics()
         text = metrics_page(target.host, target.metrics_port, target.security).fetch(self._timeout)
-        return parse_metrics(text, target.model, target.version, on_gpu=bool(on_gpu(self.original)))
+        version = "" if is_ensemble(self.original) else target.version  # Triton calls each ensemble's 1 there
+        return parse_metrics(text, target.model, version, on_gpu=bool(on_gpu(self.original)))
 
     def _batches(self) -> tuple[np.ndarray, np.ndarray]:
         self.sample()

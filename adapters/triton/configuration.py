@@ -54,6 +54,7 @@ __all__ = [
     "ModelConfig",
     "differ_in_instances_only",
     "is_batching",
+    "is_ensemble",
     "model_limit",
     "normal_form",
     "read_configuration",
@@ -82,6 +83,11 @@ RELOAD_MARK = "servetune_reload"
 def is_batching(config: Mapping[str, Any]) -> bool:
     """Whether the server may execute several requests together."""
     return BATCHING in config and int(config.get("max_batch_size", 0)) > 1
+
+
+def is_ensemble(config: Mapping[str, Any]) -> bool:
+    """Whether a model is made of others."""
+    return "ensemble_scheduling" in config
 
 
 def read_configuration(config: Mapping[str, Any], names: Iterable[str]) -> Configuration:

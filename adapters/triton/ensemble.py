@@ -24,23 +24,23 @@ from tuner.adapters.live.meanwhile import read_meanwhile
 from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit, read_configuration
+from tuner.adapters.triton.configuration import (
+    MAX_BATCH_SIZE,
+    is_ensemble,
+    model_limit,
+    read_configuration,
+)
 from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_left_out
 from tuner.adapters.triton.knobs import forms_batches
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
-__all__ = ["EnsembleBackend", "batch_sizes", "is_ensemble"]
+__all__ = ["EnsembleBackend", "batch_sizes"]
 
 MOST_MODELS = 100
 """Models and ensembles in an ensemble."""
 T = TypeVar("T")
-
-
-def is_ensemble(config: Mapping[str, Any]) -> bool:
-    """Whether a model is made of others."""
-    return "ensemble_scheduling" in config
 
 
 def _steps(config: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from tuner.adapters.triton.configuration import (
     INSTANCES,
     MAX_BATCH_SIZE,
     PARAMETER,
+    is_ensemble,
     model_limit,
     read_configuration,
 )
@@ -69,7 +70,7 @@ def knob_space(
 
 def forms_batches(config: Mapping[str, Any]) -> bool:
     """Whether a model can have the dynamic batcher; stateful ones and ensembles have their own schedulers."""
-    return model_limit(config) > 1 and not {"sequence_batching", "ensemble_scheduling"} & set(config)
+    return model_limit(config) > 1 and not ("sequence_batching" in config or is_ensemble(config))
 
 
 def _default_grids(config: Mapping[str, Any], cores: int, rows: int) -> dict[str, tuple[float, ...]]:
@@ -77,7 +78,7 @@ def _default_grids(config: Mapping[str, Any], cores: int, rows: int) -> dict[str
     if forms_batches(config):
         grids[MAX_BATCH_SIZE] = batch_grid(rows, model_limit(config))
         grids[DELAY] = DELAY_GRID
-    if are_alike(config) and "ensemble_scheduling" not in config:
+    if are_alike(config) and not is_ensemble(config):
         most = MOST_DEFAULT_INSTANCES if on_gpu(config) else max(1, min(MOST_DEFAULT_INSTANCES, cores))
         grids[INSTANCES] = tuple(float(count) for count in range(1, most + 1))
     return grids

@@ -7,7 +7,8 @@ from contextlib import closing
 from tuner.adapters.backend import Backend
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.client import TritonClient
-from tuner.adapters.triton.ensemble import EnsembleBackend, is_ensemble
+from tuner.adapters.triton.configuration import is_ensemble
+from tuner.adapters.triton.ensemble import EnsembleBackend
 from tuner.adapters.triton.target import parse_target
 from tuner.knobs import Grids
 

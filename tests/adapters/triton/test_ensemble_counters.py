@@ -1,4 +1,4 @@
-"""What an ensemble counts, by pages and statistics that are made up."""
+"""What an ensemble counts, and what a metrics page does not say, by pages that are made up."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.adapters.triton.test_deployed_anew import CACHED
 from tests.adapters.triton.test_limits import serving
 from tuner.adapters.triton import backend
 from tuner.adapters.triton.opening import open_model
@@ -19,9 +20,9 @@ MODELS = {
 }
 
 
-def showing(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
-    """Have a server with an ensemble of two models show a page."""
-    serving(monkeypatch, **MODELS)
+def showing(monkeypatch: pytest.MonkeyPatch, *lines: str, **models: str) -> None:
+    """Have a server show a page; its models are an ensemble and two others unless said otherwise."""
+    serving(monkeypatch, **(models or MODELS))
     page = "".join(f"{line}\n" for line in lines)
     monkeypatch.setattr(backend, "metrics_page", lambda *_: SimpleNamespace(fetch=lambda _: page))
 
@@ -46,3 +47,23 @@ def test_what_waits_for_a_model_waits(
 
     with closing(open_model(TARGET, {})) as ensemble:
         assert ensemble.counters().pending == pending
+
+
+def test_an_ensembles_metrics_have_a_version_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton labels them with 1, whatever the ensemble's version is."""
+    showing(monkeypatch, 'nv_inference_request_summary_us{model="pipe",version="1",quantile="0.5"} 9')
+
+    with closing(open_model(f"{TARGET}&version=7", {})) as ensemble:
+        assert ensemble.describe().quantiles
+        assert ensemble.counters().quantiles == {0.5: 9e-6}
+
+
+@pytest.mark.parametrize(("cache", "advice"), [("", "summary_latencies=true"), (CACHED, "give --rate")])
+def test_who_can_tell_quantiles(monkeypatch: pytest.MonkeyPatch, cache: str, advice: str) -> None:
+    """With a response cache Triton exports none of the whole latency, whatever its flags are."""
+    showing(monkeypatch, pipe=f"max_batch_size: 8 {cache}")
+
+    with closing(open_model(TARGET, {})) as model:
+        (note,) = [note for note in model.describe().notes if "latenc" in note]
+
+    assert advice in note
