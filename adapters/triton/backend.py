@@ -19,7 +19,7 @@ from tuner.adapters.triton.client import READ_ONLY, TritonClient
 from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     ModelConfig,
-    differ_in_instances_only,
+    in_place_unless_marked,
     is_ensemble,
     model_limit,
     normal_form,
@@ -29,7 +29,7 @@ from tuner.adapters.triton.configuration import (
     with_knobs_of,
 )
 from tuner.adapters.triton.instance_groups import on_gpu
-from tuner.adapters.triton.knobs import kind_of, knob_space
+from tuner.adapters.triton.knobs import kind_of, knob_space, left_alone
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
@@ -144,7 +144,11 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             quantile_memory=QUANTILE_MEMORY if quantiles else 0.0,
             read_only=[] if writable else [READ_ONLY],
             on_gpu=on_gpu(self.original),
-            notes=[*self._bounded(), *([] if quantiles else [limited])],
+            notes=[
+                *left_alone(self.original, self._space.names),
+                *self._bounded(),
+                *([] if quantiles else [limited]),
+            ],
         )
 
     def _bounded(self) -> list[str]:
@@ -190,7 +194,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
     def _change(self, running: Configuration, wanted: Configuration) -> Change:  # noqa: ARG002
         before = self._client.config()
         after = rewrite(before, wanted)
-        if differ_in_instances_only(before, after):
+        if in_place_unless_marked(before, after):
             after = toggle_reload_mark(after)
         return self._reconfigure(before, after, wanted)
 
@@ -208,7 +212,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         if after != self.original:
             log.warning(KNOBS_ONLY, self._target.model)
         found = read_configuration(self.original, self._space.names)
-        if differ_in_instances_only(before, after):
+        if in_place_unless_marked(before, after):
             marked = toggle_reload_mark(after)
             self._reconfigure(before, marked, found)
             before = marked

@@ -21,7 +21,8 @@ knob                   fields
 When only the number of instances changes, Triton 2.51 changes it in place. Such changes were seen to freeze
 an overloaded server for good: in three of them, against none in a hundred reloads. So a parameter that the
 model does not know is toggled with the number of instances, which makes the change a reload: see
-:func:`toggle_reload_mark`.
+:func:`toggle_reload_mark`. Not so with a stateful model: in place an instance goes once its sequences have
+ended, while a reload fails every request of those that are open.
 
 Without batching a delay has no effect: ``max_batch_size`` 1 with any delay is the same configuration, and it
 reads back with delay 0.
@@ -53,8 +54,10 @@ __all__ = [
     "PARAMETER",
     "ModelConfig",
     "differ_in_instances_only",
+    "in_place_unless_marked",
     "is_batching",
     "is_ensemble",
+    "is_stateful",
     "model_limit",
     "normal_form",
     "read_configuration",
@@ -88,6 +91,12 @@ def is_batching(config: Mapping[str, Any]) -> bool:
 def is_ensemble(config: Mapping[str, Any]) -> bool:
     """Whether a model is made of others."""
     return "ensemble_scheduling" in config
+
+
+def is_stateful(config: Mapping[str, Any]) -> bool:
+    """Whether clients' requests belong together in sequences, of which a reload ends those that are open."""
+    batching = config.get("sequence_batching")
+    return batching is not None and not batching.get("iterative_sequence", False)
 
 
 def read_configuration(config: Mapping[str, Any], names: Iterable[str]) -> Configuration:
@@ -213,6 +222,11 @@ def differ_in_instances_only(before: Mapping[str, Any], after: Mapping[str, Any]
     old, new = normal_form(before), normal_form(after)
     groups = old.pop("instance_group", None), new.pop("instance_group", None)
     return old == new and groups[0] != groups[1]
+
+
+def in_place_unless_marked(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether Triton would make this change in place and shall not: that of a stateful model it shall."""
+    return differ_in_instances_only(before, after) and not is_stateful(after)
 
 
 def toggle_reload_mark(config: Mapping[str, Any]) -> ModelConfig:

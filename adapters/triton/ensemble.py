@@ -31,7 +31,7 @@ from tuner.adapters.triton.configuration import (
     read_configuration,
 )
 from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_left_out
-from tuner.adapters.triton.knobs import forms_batches
+from tuner.adapters.triton.knobs import forms_batches, left_alone
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
@@ -168,7 +168,12 @@ class EnsembleBackend:
         """Return who this is and what it can do."""
         described = self._ensemble.describe()
         made_of = f"an ensemble of {', '.join(self._members)}"
-        return replace(described, notes=(*described.notes, made_of, *self._left_out))
+        alone = [
+            f"{name}: {note}"
+            for name, member in self._members.items()
+            for note in left_alone(member.original, member.space.names)
+        ]
+        return replace(described, notes=(*described.notes, made_of, *alone, *self._left_out))
 
     def current(self) -> Configuration:
         """Read from the server what its models run."""

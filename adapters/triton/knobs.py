@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,18 +21,23 @@ from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     PARAMETER,
     is_ensemble,
+    is_stateful,
     model_limit,
     read_configuration,
 )
 from tuner.adapters.triton.instance_groups import GROUP, are_alike, count_places, on_gpu
 from tuner.errors import InvalidInput
-from tuner.knobs import KnobSpace, Role
+from tuner.knobs import ApplyCost, KnobSpace, Role
 
-__all__ = ["forms_batches", "kind_of", "knob_space"]
+__all__ = ["forms_batches", "kind_of", "knob_space", "left_alone"]
 
 MOST_INSTANCES = 64
 MOST_DEFAULT_INSTANCES = 4
 LARGEST_PARAMETER = 2**31
+STATEFUL = (
+    "the model has sequences of requests (sequence_batching), and a reload would end those that are open, so "
+    "it has no knob by default; how many instances there are (instances=1,2) is changed without a reload"
+)
 
 
 def knob_space(
@@ -50,22 +55,34 @@ def knob_space(
     Raises:
         InvalidInput: A grid is for a knob that the model does not have, or has an unusable value.
     """
-    defaults = _default_grids(config, cores, rows)
-    if any(name.startswith(GROUP) for name in grids) and INSTANCES not in grids:
-        defaults.pop(INSTANCES, None)  # one group is turned, so one number for all makes no sense
+    defaults, stateful = _default_grids(config, cores, rows), is_stateful(config)
     for name in grids:
         if name not in defaults and not name.startswith((PARAMETER, GROUP)):
             known = ", ".join([*defaults, "parameters.KEY", "instances.GROUP"])
             raise InvalidInput(f"knob {name}", "the model has no such knob", f"its knobs: {known}")
+    if INSTANCES not in grids and (stateful or any(name.startswith(GROUP) for name in grids)):
+        defaults.pop(INSTANCES, None)  # where one group is turned, one number for all makes no sense
     names = [*defaults, *[name for name in grids if name not in defaults]]
     running = read_configuration(config, names)  # checks that the parameters exist
     limit = model_limit(config)
     knobs = []
     for name in names:
         kind = kind_of(name, limit)
+        if stateful and not name.startswith(PARAMETER):
+            kind = replace(kind, apply_cost=ApplyCost.IN_PLACE)
         knobs.append(kind.knob(name, grids.get(name) or containing(defaults[name], running[name], kind)))
     places = count_places(config)
     return KnobSpace([replace(knob, places=places) if knob.name == INSTANCES else knob for knob in knobs])
+
+
+def left_alone(config: Mapping[str, Any], names: Collection[str]) -> list[str]:
+    """Return why a model lacks knobs that others have by default; nothing if it does not, or was given some.
+
+    Args:
+        config: The model's configuration.
+        names: The names of its knobs.
+    """
+    return [STATEFUL] if is_stateful(config) and not names else []
 
 
 def forms_batches(config: Mapping[str, Any]) -> bool:

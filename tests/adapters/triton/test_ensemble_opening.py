@@ -54,7 +54,7 @@ class Server:
         """Return a model, or the ensemble."""
         return SimpleNamespace(
             original=self.configs.get(name, {}),
-            space=SimpleNamespace(knobs=self.knobs),
+            space=SimpleNamespace(knobs=self.knobs, names=[knob.name for knob in self.knobs]),
             lifetime_compute=self.compute.get(name, 0.0),
             current=dict,
             batch_limit=lambda: max(1, model_limit(self.configs[name])),
@@ -174,16 +174,15 @@ def test_too_many_for_one_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_with_a_scheduler_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stateful model forms no batches that could be tuned; the others of its ensemble do."""
+    """A stateful model is left alone, and that is said; the others of its ensemble are not."""
     stateful = {"max_batch_size": 8, "sequence_batching": {}, "instance_group": [{"count": 1}]}
     plain = {"max_batch_size": 8, "instance_group": [{"count": 1}]}
     server = Server("triton://h:8001/pipe", pipe=composed(("s", -1), ("p", -1)), s=stateful, p=plain)
 
     backend = opened(server, monkeypatch)
 
-    assert backend.space.names == (
-        "s.instances", "p.max_batch_size", "p.max_queue_delay", "p.instances"
-    )  # fmt: skip
+    assert backend.space.names == ("p.max_batch_size", "p.max_queue_delay", "p.instances")
+    assert [note for note in backend.describe().notes if note.startswith("s: ") and "sequences" in note]
 
 
 def test_a_model_of_an_ensemble_in_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tuner.adapters.live.knobs import check
 from tuner.adapters.triton.configuration import read_configuration, rewrite
 from tuner.adapters.triton.ensemble import batch_sizes
-from tuner.adapters.triton.knobs import kind_of, knob_space
+from tuner.adapters.triton.knobs import kind_of, knob_space, left_alone
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost
 
@@ -111,12 +111,26 @@ def test_limits_below_the_clients_requests_are_left_out() -> None:
     [
         {"max_batch_size": 0, "instance_group": [{"count": 1}]},
         {"max_batch_size": 1},
-        {"max_batch_size": 8, "sequence_batching": {}},
+        {"max_batch_size": 8, "sequence_batching": {"iterative_sequence": True}},
     ],
 )
 def test_models_without_dynamic_batching(config: dict[str, Any]) -> None:
     """They have instances only."""
     assert list(grids(config)) == ["instances"]
+
+
+def test_a_stateful_model_has_instances_only_if_they_are_named() -> None:
+    """It is changed in place then; a reload would end the sequences that are open."""
+    stateful = {**MODEL, "sequence_batching": {}}
+    named = knob_space(stateful, {"instances": (1.0, 2.0), "parameters.threads": (1.0, 2.0)}, cores=8)
+
+    assert grids(stateful) == {}
+    assert grids(stateful, {"instances.0": (1.0, 2.0)}) == {"instances.0": (1, 2)}
+    assert [knob.apply_cost for knob in named.knobs] == [ApplyCost.IN_PLACE, ApplyCost.RELOAD]
+    assert "has no knob by default" in left_alone(stateful, ())[0]
+    assert left_alone(stateful, named.names) == left_alone(MODEL, ()) == []
+    with pytest.raises(InvalidInput, match=r"its knobs: instances, parameters\.KEY"):
+        grids(stateful, {"max_batch_size": (1.0, 2.0)})
 
 
 def test_model_without_knobs() -> None:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+import pytest
+import tritonclient.grpc as tritongrpc
+
+from tests.adapters.triton.test_deployed_anew import MODEL, Loading
+from tests.adapters.triton.test_limits import TARGET
+from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.configuration import differ_in_instances_only, toggle_reload_mark
 
 CONFIG = {"name": "m", "max_batch_size": 8, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]}
@@ -22,3 +30,27 @@ def test_toggling_twice_changes_nothing() -> None:
     for config in (CONFIG, other):
         assert toggle_reload_mark(config) != config
         assert toggle_reload_mark(toggle_reload_mark(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "is_marked"),
+    [
+        ("dynamic_batching { }", True),
+        ("sequence_batching { iterative_sequence: true }", True),
+        ("sequence_batching { }", False),
+    ],
+)
+def test_open_sequences_outlive_a_change(
+    monkeypatch: pytest.MonkeyPatch, scheduler: str, is_marked: bool
+) -> None:
+    """Instances of a stateful model come and go in place, also when what was found is put back."""
+    server = Loading(MODEL.format(8).replace("dynamic_batching { }", scheduler))
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+    with closing(TritonBackend(TARGET, {"instances": (1.0, 2.0)})) as backend:
+        backend.apply(backend.current().replace(instances=2))
+        backend.restore()
+
+        assert ["parameters" in config for config in server.loaded] == (
+            [True, False] if is_marked else [False, False]
+        )
+        assert server.loaded[-1] == backend.original
