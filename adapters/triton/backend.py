@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import NoReturn
 
 import numpy as np
 
@@ -31,10 +32,12 @@ from tuner.adapters.triton.configuration import (
 from tuner.adapters.triton.instance_groups import on_gpu
 from tuner.adapters.triton.knobs import kind_of, knob_space, left_alone
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
+from tuner.adapters.triton.neighbours import Neighbours
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
+from tuner.printable import one_line
 
 __all__ = ["TritonBackend"]
 
@@ -65,6 +68,7 @@ DEPLOYED_ANEW = (
 )
 WITHOUT_KNOBS = "the model was deployed anew without a knob that it had"
 CAME = "model '%s': the change of its knobs has put version %s into service, which was copied but not loaded"
+LOST = "with this configuration of '%s' Triton no longer serves %s"
 KNOBS_ONLY = "model '%s' was deployed anew: its knobs are put back, and the rest of it stays as it is now"
 
 
@@ -219,15 +223,21 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         return self._reconfigure(before, after, found)
 
     def _reconfigure(self, before: ModelConfig, after: ModelConfig, configuration: Configuration) -> Change:
-        """Change the server, which then runs ``configuration``; its statistics show what that cost."""
+        """Change the server, which then runs ``configuration``; its statistics show what that cost.
+
+        Where that takes another model out of service, such as an ensemble with this one, it is taken back.
+        """
         served = self._sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts
+        neighbours = Neighbours(self._client.neighbours, by_file=self._control is not self._client)
         with read_meanwhile(self.sample):  # the old instances serve until the new ones are loaded
             try:
                 change(self._control, before, after, self._load_timeout)
             except AddsBatching:
                 self._adds_batching = True
                 raise
+            if lost := neighbours.lost():
+                self._take_back(after, before, LOST % (self._target.model, ", ".join(map(one_line, lost))))
         if came := self._sample() - served:
             log.warning(CAME, self._target.model, ", ".join(sorted(came)))
         reloaded = self._statistics.restarts > restarts
@@ -236,6 +246,19 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             cost=ApplyCost.RELOAD if reloaded else ApplyCost.IN_PLACE,
             affected=self._waiting(),
         )
+
+    def _take_back(self, after: ModelConfig, before: ModelConfig, why: str) -> NoReturn:
+        """Go back to what ran before a change that came about, and raise what is wrong with it.
+
+        Raises:
+            Refused: What ran before serves again.
+            AdapterError: It does not, or somebody else has loaded another configuration meanwhile.
+        """
+        try:
+            change(self._control, after, before, self._load_timeout)
+        except AdapterError as error:
+            raise AdapterError(f"{why}; the old configuration could not be put back: {error}") from error
+        raise Refused(f"{why}; the old configuration was put back")
 
     def _waiting(self) -> float:
         """Return how many requests wait just after a change; until then the old instances served.

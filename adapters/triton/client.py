@@ -14,6 +14,7 @@ from tuner.adapters.connection.channel import channel_options, tidy
 from tuner.adapters.connection.client import ControlClient
 from tuner.adapters.metrics.totals import Reading
 from tuner.adapters.triton.configuration import ModelConfig
+from tuner.adapters.triton.neighbours import READY
 from tuner.adapters.triton.statistics import read_statistics
 from tuner.adapters.triton.target import TritonTarget
 from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
@@ -65,9 +66,26 @@ class TritonClient(ControlClient[TritonTarget]):
 
     def models(self) -> list[str]:
         """Return the names of the models that are loaded."""
+        return sorted(name for name, state in self._states().items() if state == READY)
+
+    def neighbours(self) -> dict[str, str]:
+        """Return the states of the server's other models; with several versions, READY if one is.
+
+        Raises:
+            AdapterError: The server cannot be asked, or does not say.
+        """
+        states = self._states()
+        states.pop(self._target.model, None)
+        return states
+
+    def _states(self) -> dict[str, str]:
         with self.translated():
             index = self._connection.get_model_repository_index(client_timeout=self._timeout)
-        return sorted({model.name for model in index.models if model.state == "READY"})
+        states: dict[str, str] = {}
+        for model in index.models:
+            if states.get(model.name) != READY:
+                states[model.name] = model.state
+        return states
 
     def ready(self) -> bool:
         """Whether the model answers requests."""

@@ -114,6 +114,12 @@ class PretendedTriton:
         self.asked("config")
         return service_pb2.ModelConfigResponse(config=self.running)
 
+    def get_model_repository_index(self, **_: Any) -> Any:
+        self.asked("index")
+        response = service_pb2.RepositoryIndexResponse()
+        response.models.add(name="mlp", version="1", state="READY")
+        return response
+
     def load_model(self, model: str, config: str, **_: Any) -> None:
         self.asked("load")
         if self.polls:

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,18 @@ def test_if_one_refuses_all_go_back(backend: Backend, server: Server) -> None:
         backend.apply(before.replace(**{"mlp.max_batch_size": 16, THREADS: 999}))
 
     assert backend.current() == before
+    send(server, 1)
+
+
+def test_a_model_that_is_tuned_by_itself_keeps_the_ensemble_in_service(server: Server) -> None:
+    """A batch limit below the ensemble's is loaded, and taken back."""
+    with closing(connect(server.target)) as model:
+        before = model.current()
+
+        with pytest.raises(Refused, match="no longer serves both; the old configuration was put back"):
+            model.apply(before.replace(max_batch_size=8))
+
+        assert model.current() == before
     send(server, 1)
 
 

@@ -40,6 +40,9 @@ class Server:
         text = self.configs.get(model, self.configs[""])
         return Parse(f"config {{ {text.replace('NEXT', model + 'x')} }}", service_pb2.ModelConfigResponse())
 
+    def get_model_repository_index(self, **_: Any) -> Any:
+        return service_pb2.RepositoryIndexResponse()
+
     def unload_model(self, *_: Any, **__: Any) -> None: ...
 
     def close(self) -> None: ...

@@ -1,0 +1,136 @@
+"""Other models of a server, which a change of one may take out of service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tritonclient.grpc as tritongrpc
+from google.protobuf.text_format import Parse
+from tritonclient.grpc import model_config_pb2, service_pb2
+from tritonclient.utils import InferenceServerException
+
+from tests.adapters.triton.test_deployed_anew import MODEL, Loading
+from tests.adapters.triton.test_limits import TARGET
+from tuner.adapters.triton import neighbours
+from tuner.adapters.triton.backend import TritonBackend
+from tuner.adapters.triton.neighbours import Neighbours
+from tuner.errors import AdapterError, Refused, TimedOut
+
+
+class Server(Loading):
+    """One whose ensembles cannot do with a batch limit of mlp below 8."""
+
+    def __init__(self) -> None:
+        super().__init__(MODEL.format(32))
+        self.others = {"pipe": "READY", "idle": "UNAVAILABLE"}
+        self.index = True
+
+    def get_model_repository_index(self, **_: Any) -> Any:
+        if not self.index:
+            raise InferenceServerException("no index", "StatusCode.UNIMPLEMENTED")
+        config = Parse(self.configs["mlp"], model_config_pb2.ModelConfig())
+        response = service_pb2.RepositoryIndexResponse()
+        for name, state in {"mlp": "READY", **self.others}.items():
+            fits = name != "pipe" or config.max_batch_size >= 8
+            response.models.add(name=name, version="1", state=state if fits else "UNAVAILABLE")
+        return response
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    server = Server()
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+    monkeypatch.setattr(neighbours, "WAIT", 0.0)
+    return server
+
+
+@pytest.fixture
+def backend(server: Server) -> Iterator[TritonBackend]:
+    backend = TritonBackend(TARGET)
+    yield backend
+    backend.close()
+
+
+def test_a_change_that_takes_an_ensemble_out_is_taken_back(server: Server, backend: TritonBackend) -> None:
+    """Nobody else would look at it."""
+    found = backend.current()
+
+    assert backend.apply(found.replace(max_batch_size=8)).changed
+    with pytest.raises(Refused, match=r"of 'mlp' Triton no longer serves pipe; the old .* was put back"):
+        backend.apply(found.replace(max_batch_size=4))
+
+    assert backend.current() == found.replace(max_batch_size=8)
+    assert len(server.loaded) == 3
+
+
+def test_what_somebody_else_has_loaded_meanwhile_is_not_overwritten(
+    server: Server, backend: TritonBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator may have seen it, too."""
+
+    def deploy(_: Neighbours) -> list[str]:
+        server.configs["mlp"] = MODEL.format(16)
+        return ["pipe"]
+
+    monkeypatch.setattr(Neighbours, "lost", deploy)
+
+    with pytest.raises(AdapterError, match="could not be put back: somebody else") as caught:
+        backend.apply(backend.current().replace(max_batch_size=4))
+
+    assert not isinstance(caught.value, Refused)
+    assert backend.current()["max_batch_size"] == 16
+
+
+@pytest.mark.parametrize("state", ["UNAVAILABLE", "LOADING"])
+def test_one_that_does_not_serve_before_keeps_nobody_from_a_change(
+    server: Server, backend: TritonBackend, state: str
+) -> None:
+    """It may be another ensemble, or one that somebody has unloaded or is just loading."""
+    server.others["pipe"] = state
+
+    assert backend.apply(backend.current().replace(max_batch_size=4)).changed
+
+
+def test_a_server_without_an_index(server: Server, backend: TritonBackend) -> None:
+    """Nothing is compared; its models are changed all the same."""
+    server.index = False
+
+    assert backend.apply(backend.current().replace(max_batch_size=4)).changed
+
+
+@pytest.mark.parametrize(
+    ("after", "lost"),
+    [
+        ({"pipe": "READY"}, []),
+        ({"pipe": "UNAVAILABLE", "new": ""}, ["pipe"]),
+        ({"pipe": "LOADING"}, []),
+        ({}, []),
+        (TimedOut("late"), []),
+    ],
+)
+def test_what_is_lost(monkeypatch: pytest.MonkeyPatch, after: Any, lost: list[str]) -> None:
+    """What does not serve any more though it is there; what is being loaded is in somebody's hands."""
+    monkeypatch.setattr(neighbours, "WAIT", 0.0)
+    answers: list[Any] = [{"pipe": "READY", "idle": "UNAVAILABLE"}, after]
+
+    def states() -> dict[str, str]:
+        answer: Any = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    assert Neighbours(states).lost() == lost
+
+
+def test_a_moment_out_of_service_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change of a model loads its ensembles again."""
+    slept: list[float] = []
+    monkeypatch.setattr("tuner.adapters.live.waiting.time.sleep", slept.append)
+    answers = [{"pipe": state} for state in ("READY", "UNAVAILABLE", "LOADING", "READY")]
+
+    assert Neighbours(lambda: answers.pop(0), by_file=True).lost() == []
+    assert slept[0] == neighbours.LAG
+    assert len(slept) == 3
+    assert answers == []
