@@ -30,9 +30,9 @@ from tuner.adapters.triton.configuration import (
     with_knobs_of,
 )
 from tuner.adapters.triton.instance_groups import on_gpu
-from tuner.adapters.triton.knobs import kind_of, knob_space, left_alone
+from tuner.adapters.triton.knobs import batch_sizes, forms_batches, kind_of, knob_space, left_alone
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
-from tuner.adapters.triton.neighbours import Neighbours
+from tuner.adapters.triton.neighbours import Neighbours, largest_ensemble
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
@@ -61,7 +61,10 @@ ROWS = (
     "clients' requests may have %d rows, as far as its batches show it: no lower batch limit is set, "
     "except 1 (no batching)"
 )
-
+WITHIN = (
+    "the ensemble %s has the model in it: no batch limit below its max_batch_size of %d is tried, "
+    "except 1 (no batching), because Triton would no longer serve it"
+)
 DEPLOYED_ANEW = (
     "the model has another max_batch_size of its own than at the beginning: it was deployed anew, "
     "and what ran before is not put back over that"
@@ -102,6 +105,12 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self._adds_batching = False  # whether the server was seen to do so
         self._rows = self._rows_of(first, read_configuration(self.original, [MAX_BATCH_SIZE]))
         self._largest = min(max(self._limit, int(max(BATCH_GRID))), LARGEST_ARRAY)
+        self._least, self._ensemble = 0, ""  # the largest limit of an ensemble with this model, and its name
+        if forms_batches(self.original) and MAX_BATCH_SIZE not in grids:
+            asked = self._client.neighbours, self._client.config_of
+            self._least, self._ensemble = largest_ensemble(self._target.model, *asked)
+        if self._least > 1:
+            grids = {**grids, MAX_BATCH_SIZE: batch_sizes(self.original, max(self._rows, self._least))}
         return knob_space(self.original, grids, cores=self._cores(), rows=self._rows)
 
     def _kind_of(self, knob: str) -> KnobKind:
@@ -158,7 +167,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
     def _bounded(self) -> list[str]:
         """Return which batch limits are not set, and why."""
         rows = [ROWS % self._rows] if self._rows > 1 and MAX_BATCH_SIZE in self._space.names else []
-        return [*rows, *([ADDED] if self._adds_batching else [])]
+        within = [WITHIN % (one_line(self._ensemble), self._least)] if self._least > 1 else []
+        return [*rows, *within, *([ADDED] if self._adds_batching else [])]
 
     def _checked(self, configuration: Configuration) -> tuple[Configuration, Configuration]:
         running, wanted = super()._checked(configuration)

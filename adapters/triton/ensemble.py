@@ -19,7 +19,6 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from tuner.adapters.backend import ApplyReport, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint
-from tuner.adapters.live.knobs import batch_grid
 from tuner.adapters.live.meanwhile import read_meanwhile
 from tuner.adapters.live.waiting import comes_true
 from tuner.adapters.rollback import IN_DOUBT, UNTOUCHED, failure, put_back, restore_all
@@ -31,12 +30,12 @@ from tuner.adapters.triton.configuration import (
     read_configuration,
 )
 from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_left_out
-from tuner.adapters.triton.knobs import forms_batches, left_alone
+from tuner.adapters.triton.knobs import batch_sizes, forms_batches, left_alone
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
-__all__ = ["EnsembleBackend", "batch_sizes"]
+__all__ = ["EnsembleBackend"]
 
 MOST_MODELS = 100
 """Models and ensembles in an ensemble."""
@@ -300,17 +299,6 @@ def _target_of(model: str, version: str, ensemble: str) -> str:
     options = [pair for pair in parse_qsl(url.query, keep_blank_values=True) if pair[0] != "version"]
     query = urlencode([*options, ("version", version)] if version else options, safe="/:")
     return urlunsplit(url._replace(path=f"/{quote(model)}", query=query))
-
-
-def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
-    """Return the default grid of a model's batch limit, which contains what runs and the model's own limit.
-
-    Args:
-        config: The model's configuration.
-        least: The largest limit of the ensembles that name it; none is below it, except 1.
-    """
-    limit = model_limit(config)
-    return tuple(sorted({*batch_grid(least, limit), float(limit), _batch_size(config)}))
 
 
 def _batch_size(config: Mapping[str, Any]) -> float:

@@ -29,7 +29,7 @@ from tuner.adapters.triton.instance_groups import GROUP, are_alike, count_places
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, KnobSpace, Role
 
-__all__ = ["forms_batches", "kind_of", "knob_space", "left_alone"]
+__all__ = ["batch_sizes", "forms_batches", "kind_of", "knob_space", "left_alone"]
 
 MOST_INSTANCES = 64
 MOST_DEFAULT_INSTANCES = 4
@@ -73,6 +73,18 @@ def knob_space(
         knobs.append(kind.knob(name, grids.get(name) or containing(defaults[name], running[name], kind)))
     places = count_places(config)
     return KnobSpace([replace(knob, places=places) if knob.name == INSTANCES else knob for knob in knobs])
+
+
+def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
+    """Return the default grid of a model's batch limit, which contains what runs and the model's own limit.
+
+    Args:
+        config: The model's configuration.
+        least: The largest limit of the ensembles that name it, or the rows of the largest request seen; no
+            value is below it, except 1.
+    """
+    limit, running = model_limit(config), read_configuration(config, [MAX_BATCH_SIZE])[MAX_BATCH_SIZE]
+    return tuple(sorted({*batch_grid(least, limit), float(limit), float(running)}))
 
 
 def left_alone(config: Mapping[str, Any], names: Collection[str]) -> list[str]:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from tuner.adapters.live.waiting import comes_true
-from tuner.errors import AdapterError
+from tuner.adapters.triton.configuration import model_limit
+from tuner.errors import AdapterError, UnknownModel
 
-__all__ = ["READY", "Neighbours"]
+__all__ = ["READY", "Neighbours", "largest_ensemble"]
 
 READY = "READY"
 LOADING = "LOADING"
 WAIT = 5.0
 """Longest wait for those that were ready, s: an ensemble is loaded again within a moment, or not at all."""
+MOST_ASKED = 200
+"""Models; where a server has more, none is asked whether it is an ensemble: that would take too long."""
 LAG = 0.5
 """How long after a model a server that reads files has looked at its ensembles, s."""
 
@@ -56,3 +60,26 @@ class Neighbours:
 
         comes_true(all_ready, WAIT, despite=(AdapterError,))
         return sorted(name for name, state in away.items() if state != LOADING)
+
+
+def largest_ensemble(
+    model: str, states: Callable[[], Mapping[str, str]], config_of: Callable[[str], Mapping[str, Any]]
+) -> tuple[int, str]:
+    """Return the largest batch limit of an ensemble that names a model, and its name; 0 if none has one.
+
+    Args:
+        model: The name of the model.
+        states: As of :class:`Neighbours`.
+        config_of: Asks the server for the configuration of another model.
+    """
+    found = 0, ""
+    with suppress(
+        AdapterError, UnknownModel
+    ):  # such as one that has just been unloaded: a change will show it
+        ready = [name for name, state in states().items() if state == READY]
+        for name in ready if len(ready) <= MOST_ASKED else ():
+            config = config_of(name)
+            steps = config.get("ensemble_scheduling", {}).get("step", [])
+            if any(step.get("model_name") == model for step in steps):
+                found = max(found, (model_limit(config), name))
+    return found

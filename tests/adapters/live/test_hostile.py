@@ -62,6 +62,9 @@ class Triton:
     def get_inference_statistics(self, *_: Any, **__: Any) -> Any:
         return service_pb2.ModelStatisticsResponse()
 
+    def get_model_repository_index(self, **_: Any) -> Any:
+        return service_pb2.RepositoryIndexResponse()
+
     def unload_model(self, *_: Any, **__: Any) -> None: ...
 
     def close(self) -> None: ...

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tuner.adapters.live.knobs import check
 from tuner.adapters.triton.configuration import read_configuration, rewrite
-from tuner.adapters.triton.ensemble import batch_sizes
-from tuner.adapters.triton.knobs import kind_of, knob_space, left_alone
+from tuner.adapters.triton.knobs import batch_sizes, kind_of, knob_space, left_alone
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost
 

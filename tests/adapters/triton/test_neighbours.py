@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.adapters.triton.test_deployed_anew import MODEL, Loading
 from tests.adapters.triton.test_limits import TARGET
 from tuner.adapters.triton import neighbours
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.adapters.triton.neighbours import Neighbours
+from tuner.adapters.triton.neighbours import MOST_ASKED, Neighbours
 from tuner.errors import AdapterError, Refused, TimedOut
 
 
@@ -134,3 +135,29 @@ def test_a_moment_out_of_service_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> 
     assert slept[0] == neighbours.LAG
     assert len(slept) == 3
     assert answers == []
+
+
+PIPE = 'max_batch_size: {} ensemble_scheduling {{ step [{{ model_name: "{}" }}] }}'
+
+
+def test_sizes_that_an_ensemble_cannot_do_with_are_not_tried(server: Server) -> None:
+    """To try them would take it out of service for some seconds; a grid of the operator's stays."""
+    server.others = dict.fromkeys(("pipe", "large", "other"), "READY") | {"idle": "UNAVAILABLE"}
+    server.configs |= {"pipe": PIPE.format(8, "mlp"), "large": PIPE.format(16, "mlp")}
+    server.configs |= {"other": PIPE.format(32, "bert"), "idle": PIPE.format(32, "mlp")}
+    own = {"max_batch_size": (4.0, 32.0)}
+
+    with closing(TritonBackend(TARGET)) as backend:
+        assert backend.space.knobs[0].grid == (1, 16, 32)
+        assert "the ensemble large has the model in it: no batch limit below" in backend.describe().notes[0]
+    with closing(TritonBackend(TARGET, own)) as backend:
+        assert backend.space.knobs[0].grid == (4, 32)
+
+
+def test_a_server_with_very_many_models_is_not_asked_for_each(server: Server) -> None:
+    """Opening one of them would take too long."""
+    server.others = {f"m{number}": "READY" for number in range(MOST_ASKED + 1)}
+
+    TritonBackend(TARGET).close()
+
+    assert set(server.asked) == {"mlp"}
