@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from typing import Any
@@ -228,14 +228,14 @@ def test_the_headers_of_callers(traces: bool) -> None:
     class Noting:
         sessions = ("m",)
 
-        async def infer(self, request: Any) -> Reply:
+        async def infer(self, request: Any, write: Callable[[Reply], bytes]) -> bytes:
             seen.append(request.trace)
-            return Reply(())
+            return write(Reply(()))
 
     headers = dict(CALLER.headers())
     intake = Intake(Noting(), 5, traces=traces)  # type: ignore[arg-type]
-    asyncio.run(intake.infer(request(), lambda name: headers[name]))
-    asyncio.run(intake.infer(request(), lambda _: None))
+    for header in (lambda name: headers[name], lambda _: None):
+        asyncio.run(intake.infer(request(), header, lambda _: b""))
 
     assert seen == [CALLER if traces else None, None]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.config import DispatchConfig
@@ -117,8 +117,14 @@ class Dispatcher:
             return found
         raise Refused(Status.UNAVAILABLE, f"no backend says what {session} expects: {why}")
 
-    async def infer(self, request: Request) -> Reply:
-        """Answer a request; see `Service`."""
+    @overload
+    async def infer(self, request: Request) -> Reply: ...
+
+    @overload
+    async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes: ...
+
+    async def infer(self, request: Request, write: Callable[[Reply], bytes] | None = None) -> Reply | bytes:
+        """Answer a request; see `Service`. Without ``write`` the reply is returned."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         pool, name = self._place(request.session), request.session
@@ -134,8 +140,10 @@ class Dispatcher:
             reply: Reply = await self._answered(
                 Pending(request, items, now, due, future, kind, visit.trace), pool
             )
+            # Before it counts as answered: what cannot be written is no answer.
+            answer = reply if write is None else write(reply)
         visit.over()
-        return reply
+        return answer
 
     async def grant(self, ask: Ask) -> Grant:
         """Wait until a request may be sent; see `Grants`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -31,7 +31,7 @@ class Status(Enum):
     UNSUPPORTED = "unsupported"
     """The protocol has it, but a scheduler in front of several servers cannot offer it."""
     EXHAUSTED = "exhausted"
-    """A limit is reached: the queue is full, or the request is too large."""
+    """A limit is reached: the queue is full, or the request or its answer is too large."""
     DEADLINE = "deadline"
     """The request cannot be answered by its deadline, or was not."""
     UNAVAILABLE = "unavailable"
@@ -159,8 +159,12 @@ class Service(Protocol):
         """
         ...
 
-    async def infer(self, request: Request) -> Reply:
+    async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes:
         """Answer a request. Cancelling the call withdraws the request.
+
+        Args:
+            request: What is asked.
+            write: Returns the message that answers; a refusal by it is the end of the request.
 
         Raises:
             Refused: It has no answer.

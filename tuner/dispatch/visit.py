@@ -21,7 +21,7 @@ gives up when its own clock says so, and gRPC ends the call then, often before o
 class Visit:
     """Reports that a request arrives when it begins, and how it has ended: in a block, or by :meth:`over`.
 
-    The block reports a refusal and a withdrawal; an answer is reported by who gives it.
+    The block reports a refusal, a withdrawal and any other exception; an answer is reported by who gives it.
 
     Args:
         session: Of the request.
@@ -48,6 +48,8 @@ class Visit:
             self.over(error.status, error.reason)
         elif isinstance(error, asyncio.CancelledError):
             self.withdrawn()
+        elif isinstance(error, Exception):
+            self.over(Status.INTERNAL, "the dispatcher failed")
 
     def ends(self, due: float) -> None:
         """The answer is worthless from a time on, s."""

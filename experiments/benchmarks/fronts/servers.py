@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection as Pipe
@@ -81,8 +81,8 @@ class _Echo:
     async def metadata(self, session: str) -> Metadata:
         return Metadata(session, ("1",), "", (), ())
 
-    async def infer(self, request: Request) -> Reply:
-        return Reply(request.inputs, "1")
+    async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes:
+        return write(Reply(request.inputs, "1"))
 
 
 @asynccontextmanager

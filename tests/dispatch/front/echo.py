@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tuner.dispatch.front import FrontConfig, Fronts
@@ -35,7 +35,7 @@ class Echo:
         kinds = (TensorKind("x", "FP32", (-1, 2)), TensorKind("text", "BYTES", (-1, 1)))
         return Metadata(session, ("1", "3"), "python", kinds, kinds)
 
-    async def infer(self, request: Request) -> Reply:
+    async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes:
         self.requests.append(request)
         if request.session == "slow":
             self.waiting.set()
@@ -51,7 +51,8 @@ class Echo:
         if request.session in Status.__members__:
             raise Refused(Status[request.session], f"it is {request.session}")
         wanted = [one for one in request.inputs if not request.outputs or one.name in request.outputs]
-        return Reply(tuple(Tensor(one.name, one.datatype, one.shape, one.content) for one in wanted), "3")
+        outputs = [Tensor(one.name, one.datatype, one.shape, one.content) for one in wanted]
+        return write(Reply(tuple(outputs), "3"))
 
     async def grant(self, ask: Ask) -> Grant:
         self.asks.append(ask)

@@ -6,7 +6,8 @@ import asyncio
 import json
 import socket
 import ssl
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ from tritonclient.grpc import service_pb2
 
 from tests.adapters.certificates import make_certificates
 from tests.dispatch.clock import START, run
+from tests.dispatch.fakes import FakeServer, bench
 from tests.dispatch.front.echo import Echo
 from tuner.adapters.connection.identity import Identity, read_identity
+from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig, Fronts, calls, intake
 from tuner.dispatch.front import fronts as fronts_module
 from tuner.dispatch.front.config import LARGEST_MESSAGE, GrpcServer
-from tuner.dispatch.request import Refused
+from tuner.dispatch.metrics import Metrics
+from tuner.dispatch.request import Refused, Reply, Request, Tensor
 from tuner.errors import InvalidInput
 
 ANY = ("127.0.0.1", 0)
@@ -55,6 +59,14 @@ def place(address: tuple[str, int] | None) -> str:
 def get(connection: HTTPConnection, path: str, **headers: str) -> int:
     try:
         connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def post(connection: HTTPConnection, body: str) -> int:
+    try:
+        connection.request("POST", "/v2/models/m/infer", body)
         return connection.getresponse().status
     finally:
         connection.close()
@@ -178,6 +190,72 @@ def test_bodies_take_room_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
                 writer.close()
 
     asyncio.run(live())
+
+
+LARGE = Tensor("y", "INT8", (20_000_000,), bytes(20_000_000))
+
+
+@dataclass
+class Answering(FakeServer):
+    """Answers each request with one tensor."""
+
+    output: Tensor = LARGE
+
+    async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
+        return Reply((self.output,), "1")
+
+
+async def counted(
+    output: Tensor, config: FrontConfig, asked: Callable[[Fronts], Awaitable[object]]
+) -> tuple[object, int, int]:
+    """Return what came of a request that is answered so, and how many were counted as answered and not."""
+    found, metrics = bench({"slo_ms": 60_000.0}, servers=1), Metrics()
+    found.servers["a:1"] = Answering("a:1", output=output)
+    dispatcher = Dispatcher(found.config, found.connect, metrics, found.warnings.append)
+    await dispatcher.start()
+    async with Fronts(dispatcher, config) as fronts:
+        said = await asked(fronts)
+    await dispatcher.close()
+    return said, metrics.totals.requests, metrics.totals.failures
+
+
+def test_an_answer_that_is_too_large_counts_as_none(grpc_server: GrpcServer) -> None:
+    """Its client gets an error, and whoever looks at the totals sees that."""
+
+    async def asked(fronts: Fronts) -> str:
+        options = [("grpc.max_receive_message_length", -1)]
+        async with grpc.aio.insecure_channel(place(fronts.grpc_address), options=options) as channel:
+            return await ask(channel, "m")
+
+    config = FrontConfig(grpc=ANY, grpc_server=grpc_server)
+    assert asyncio.run(counted(LARGE, config, asked)) == ("RESOURCE_EXHAUSTED", 0, 1)
+    config = replace(config, largest_message=30_000_000)
+    assert asyncio.run(counted(LARGE, config, asked)) == ("OK", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("output", "binary", "code"),
+    [
+        (Tensor("y", "FP32", (1, 200_000), bytes(800_000)), False, 400),
+        (Tensor("y", "FP32", (1, 200_000), bytes(800_000)), True, 200),
+        (Tensor("y", "BYTES", (1, 1), b"\1\0\0\0\xff"), False, 400),
+        (LARGE, True, 413),
+        (Tensor("y", "FP32", (1, 2), b"odd"), False, 500),
+    ],
+)
+def test_an_answer_that_cannot_be_written_over_http_counts_as_none(
+    output: Tensor, binary: bool, code: int
+) -> None:
+    """Nor what JSON cannot hold, nor what a server has sent broken."""
+    tensor = {"name": "x", "datatype": "INT8", "shape": [1], "data": [1]}
+    body = json.dumps({"parameters": {"binary_data_output": binary}, "inputs": [tensor]})
+
+    async def asked(fronts: Fronts) -> int:
+        connection = HTTPConnection(place(fronts.http_address), timeout=5)
+        return await asyncio.to_thread(post, connection, body)
+
+    answered = code == 200
+    assert asyncio.run(counted(output, FrontConfig(http=ANY), asked)) == (code, answered, not answered)
 
 
 def test_draining_answers_what_is_in_progress(grpc_server: GrpcServer) -> None:

@@ -39,7 +39,8 @@ def test_a_request_that_is_not_let_in_is_counted(monkeypatch: pytest.MonkeyPatch
         taken, counted = counting()
 
         def infer(session: str, deadline: float | None = None) -> Coroutine[Any, Any, object]:
-            return taken.infer(Request(session, request().inputs, deadline=deadline), lambda _: None)
+            asked = Request(session, request().inputs, deadline=deadline)
+            return taken.infer(asked, lambda _: None, lambda _: b"")
 
         slow = asyncio.ensure_future(infer("slow"))
         await asyncio.sleep(0)

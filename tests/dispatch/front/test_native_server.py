@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,10 @@ def test_what_was_answered_is_written_before_the_end() -> None:
     ending = asyncio.Event()
 
     class Waiting(Echo):
-        async def infer(self, request: Request) -> Reply:
+        async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes:
             self.waiting.set()
             await ending.wait()
-            return await super().infer(request)
+            return await super().infer(request, write)
 
     async def live() -> int:
         service = Waiting()

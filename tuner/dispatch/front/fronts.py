@@ -46,7 +46,9 @@ class Fronts:
         """Where HTTP is spoken, likewise."""
         self._config = config
         self._access = Access(config.token, config.identity)
-        self._intake = Intake(service, config.most_requests, grants, config.traces, count)
+        self._intake = Intake(
+            service, config.most_requests, grants, config.traces, count, largest=config.largest_message
+        )
         self._grpc: Any = None
         self._http: Listener | None = None
         # Conversations about grants have no end to wait for.

@@ -19,7 +19,7 @@ from tuner.dispatch.front.access import TOKEN_NEEDED, Access
 from tuner.dispatch.front.inference import EXTENSIONS, NAME
 from tuner.dispatch.front.intake import FAILED, Held, Intake, Oversize, milliseconds
 from tuner.dispatch.front.messages.kserve_json import metadata_body, read_body, reply_body
-from tuner.dispatch.request import Refused, Status
+from tuner.dispatch.request import Refused, Reply, Status
 
 __all__ = ["CODES", "Application"]
 
@@ -150,11 +150,18 @@ class Application:
         with self._intake.room.hold(0) as held:
             body = await self._body(headers, question.receive, held)
         inference = read_body(body, _number(headers, LENGTH), question.session, question.version, slo)
-        reply = await self._intake.infer(inference.request, headers.get)
-        answer, of_json = reply_body(reply, inference)
-        if of_json is None:
+        binary: list[tuple[bytes, bytes]] = []
+
+        def write(reply: Reply) -> bytes:
+            answer, of_json = reply_body(reply, inference)
+            if of_json is not None:
+                binary.append((LENGTH.encode(), b"%d" % of_json))
+            return answer
+
+        answer = await self._intake.infer(inference.request, headers.get, write)
+        if not binary:
             return Answer(200, answer)
-        return Answer(200, answer, ((LENGTH.encode(), b"%d" % of_json),), b"application/octet-stream")
+        return Answer(200, answer, tuple(binary), b"application/octet-stream")
 
     async def _body(self, headers: Mapping[str, str], receive: Any, held: Held) -> bytes:
         """Return the body of a request, unpacked.

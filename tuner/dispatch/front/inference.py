@@ -62,4 +62,6 @@ class InferenceService:
     async def _infer(self, message: bytes, call: Call) -> bytes:
         question = parse(service_pb2.ModelInferRequest, message, PARTS)
         request = read_request(question, call.slo())
-        return write_reply(await self._intake.infer(request, call.header), request.session, question.id)
+        return await self._intake.infer(
+            request, call.header, lambda reply: write_reply(reply, request.session, question.id)
+        )

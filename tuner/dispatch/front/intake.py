@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
+from tuner.dispatch.front.config import LARGEST_MESSAGE
 from tuner.dispatch.grant import Ask, Grant, Grants
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Service, Status, TraceContext
 from tuner.printable import one_line
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Oversize(Refused):
-    """One request is larger than any may be.
+    """One request, or its answer, is larger than any may be.
 
     Args:
         reason: What is too large.
@@ -132,6 +133,7 @@ class Intake:
         grants: Grants the requests of frontends that keep their inputs; nobody does if None.
         traces: Whether requests are traced, so that it counts which trace their callers name.
         count: Hears of requests for sessions that are refused here.
+        largest: Bytes of an answer.
     """
 
     def __init__(
@@ -141,11 +143,14 @@ class Intake:
         grants: Grants | None = None,
         traces: bool = False,
         count: Count = lambda *_: None,
+        *,
+        largest: int = LARGEST_MESSAGE,
     ) -> None:
         self._service = service
         self._grants = grants
         self._traces = traces
         self._count = count
+        self._largest = largest
         self._entrance = Entrance(most_requests)
         self.room = Room()
 
@@ -187,12 +192,24 @@ class Intake:
         if session not in self._service.sessions:
             raise Refused(Status.NOT_FOUND, f"there is no session '{one_line(session, 100)}'")
 
-    async def infer(self, request: Request, header: Header) -> Reply:
+    async def infer(self, request: Request, header: Header, write: Callable[[Reply], bytes]) -> bytes:
         """Answer a request with these headers.
 
+        Args:
+            request: What is asked.
+            header: Of the request.
+            write: Returns the message that answers, or refuses to.
+
         Raises:
-            Refused: It has no answer.
+            Refused: It has no answer, or too large a one.
         """
+
+        def written(reply: Reply) -> bytes:
+            message = write(reply)
+            if len(message) > self._largest:
+                raise Oversize(f"the answer has {len(message)} bytes; one has at most {self._largest}")
+            return message
+
         self.check_session(request.session)
         if self._traces and (parent := header("traceparent")) is not None:
             request = request._replace(trace=TraceContext(parent, header("tracestate") or ""))
@@ -202,7 +219,7 @@ class Intake:
                 raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
             with self._entrance, self.room.hold(sum([len(tensor.content) for tensor in request.inputs])):
                 heard = True
-                return await _guarded(self._service.infer(request))
+                return await _guarded(self._service.infer(request, written))
         except Refused as refused:
             if not heard:
                 self._count(request.session, refused.status)
@@ -237,6 +254,8 @@ async def _guarded(answer: Awaitable[Answer]) -> Answer:
     """Wait for the dispatcher; what it did not expect is a refusal, too, and is logged."""
     try:
         return await answer
+    except Oversize:
+        raise
     except Refused as refused:
         raise Refused(refused.status, one_line(refused.reason, LONGEST_REASON)) from None
     except Exception:

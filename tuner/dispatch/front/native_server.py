@@ -57,7 +57,7 @@ class NativeServer:
     Args:
         place: Where it listens, as ``host:port``.
         calls: Who answers them.
-        largest: Bytes of a message, and of an answer.
+        largest: Bytes of a message.
         limits: Further arguments of `NativeGrpcFront`.
 
     Raises:
@@ -127,9 +127,9 @@ class NativeServer:
                 if access is not None and not call.may(access):
                     self._fail(number, grpc.StatusCode.UNAUTHENTICATED, TOKEN_NEEDED)
                     return
-                self._check_size(message)
+                if len(message) > self._largest:
+                    raise Oversize(f"message larger than max ({len(message)} vs. {self._largest} bytes)")
                 answer = await method(message, call)
-                self._check_size(answer)
         except Refused as refused:
             self._fail(number, CODES[refused.status], refused.reason)
         except Exception:
@@ -139,10 +139,6 @@ class NativeServer:
             self._front.respond(number, answer)
         finally:
             self._tasks.pop(number, None)
-
-    def _check_size(self, message: bytes) -> None:
-        if len(message) > self._largest:
-            raise Oversize(f"message larger than max ({len(message)} vs. {self._largest} bytes)")
 
     def _fail(self, number: int, code: grpc.StatusCode, reason: str) -> None:
         self._front.fail(number, code.value[0], reason)

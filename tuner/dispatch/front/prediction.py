@@ -44,8 +44,10 @@ class PredictionService:
     async def _predict(self, data: bytes, call: Call) -> bytes:
         question = parse(message("PredictRequest"), data, PARTS)
         request = read_predict(question, call.slo())
-        reply = await self._intake.infer(request, call.header)
-        return write_predict(reply, request.session, signature_of(question.model_spec))
+        signature = signature_of(question.model_spec)
+        return await self._intake.infer(
+            request, call.header, lambda reply: write_predict(reply, request.session, signature)
+        )
 
     async def _metadata(self, data: bytes, _call: Call) -> bytes:
         spec = parse(message("GetModelMetadataRequest"), data).model_spec
