@@ -54,11 +54,13 @@ async def unread() -> None:
     raise InvalidInput("dispatch.yaml line 3", "has a mistake")
 
 
-async def controlled(token: str | None = TOKEN) -> tuple[Control, Dispatcher, FakeServer]:
+async def controlled(
+    token: str | None = TOKEN, host: str = "127.0.0.1"
+) -> tuple[Control, Dispatcher, FakeServer]:
     found, metrics = bench({"slo_ms": 2000.0}, servers=1), Metrics()
     dispatcher = Dispatcher(found.config, found.connect, metrics, found.warnings.append)
     await dispatcher.start()
-    control = await Control(dispatcher, metrics, token, "127.0.0.1", unread).start(("127.0.0.1", 0))
+    control = await Control(dispatcher, metrics, token, host, unread).start(("127.0.0.1", 0))
     return control, dispatcher, found.servers["a:1"]
 
 
@@ -85,6 +87,23 @@ def test_what_it_shows_and_changes() -> None:
         assert dispatcher.pools[0].rules.policy == "eager"
         await asyncio.gather(*[dispatcher.infer(request()) for _ in range(9)])
         assert max(items for _, items in server.batches) <= 4
+        await control.stop()
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "own"), [("127.0.0.2", "127.0.0.2"), ("0:0:0:0:0:0:0:1", "[0:0:0:0:0:0:0:1]")]
+)
+def test_a_loopback_address_answers_to_its_own_name(host: str, own: str) -> None:
+    """Also where it is not the usual one; other names stay unanswered."""
+
+    async def main() -> None:
+        control, dispatcher, _ = await controlled(host=host)
+        for name in (own, f"{own}:9000", "localhost", "127.0.0.1:9000", "[::1]"):
+            assert (await ask(control, get("/metrics", name)))[0] == 200
+        assert (await ask(control, get("/metrics", "elsewhere")))[0] == 421
         await control.stop()
         await dispatcher.close()
 

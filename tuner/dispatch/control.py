@@ -78,7 +78,8 @@ class Control:
         self.token = token
         """May be set anew."""
         self._reload = reload
-        self._names = {"localhost", "127.0.0.1", "[::1]"} if is_loopback(host) else set[str]()
+        own = f"[{host}]" if ":" in host else host
+        self._names = {"localhost", "127.0.0.1", "[::1]", own} if is_loopback(host) else set[str]()
         self._listener: Listener | None = None
 
     async def start(self, address: tuple[str, int]) -> Self:
