@@ -151,7 +151,9 @@ class Dispatcher:
         now = loop.time()
         pool, name = self._place(ask.session), ask.session
         with self._visit(name, ask.trace, now) as visit:
-            items = 1 if pool.up and not pool.takes_items(name) else ask.items
+            items = ask.items if pool.up and pool.takes_items(name) else 1
+            if items < 1:
+                raise Refused(Status.INVALID, f"a request of {name} has at least 1 item, not {items}")
             due = self._due(pool, name, ask.deadline, now)
             visit.ends(due)
             if pool.up:

@@ -26,6 +26,7 @@ class Ask(NamedTuple):
 
     session: str
     items: int = 1
+    """At least 0, which only a model that does not batch takes."""
     kind: str = ""
     """What requests of one batch have in common, such as the shapes of their inputs."""
     deadline: float | None = None

@@ -66,7 +66,7 @@ def test_too_many_asks() -> None:
     "fields",
     [
         {"session": None},
-        {"items": 0},
+        {"items": -1},
         {"items": 1.5},
         {"kind": "x" * 3000},
         {"timeout": "soon"},

@@ -105,7 +105,7 @@ class AsyncGrantClient:
 
         Args:
             session: The session.
-            items: Of the request.
+            items: Of the request, at least 1; of a model that does not batch, 0 is allowed, too.
             kind: What requests of one batch have in common, such as the shapes of their inputs; 2,000
                 characters at most.
             timeout: s after which the answer is worthless; the session's SLO if None.
@@ -162,7 +162,7 @@ class AsyncGrantClient:
 
         loop = asyncio.get_running_loop()
         ends = None if timeout is None else loop.time() + timeout
-        items, kind = inputs[0].shape()[0], _kind(inputs, outputs)
+        items, kind = next(iter(inputs[0].shape()), 0), _kind(inputs, outputs)
         for _ in range(MOST_TRIES):
             left = None if ends is None else ends - loop.time()
             async with self.grant(session, items=items, kind=kind, timeout=left, trace=trace) as granted:

@@ -156,8 +156,8 @@ def _ask(message: dict[str, Any]) -> Ask:
     if not isinstance(session, str) or not isinstance(kind, str) or len(kind) > LONGEST_KIND:
         problem = f"session and kind are texts; kind has at most {LONGEST_KIND} characters"
         raise Refused(Status.INVALID, problem)
-    if not isinstance(items, int) or isinstance(items, bool) or items < 1:
-        raise Refused(Status.INVALID, f"items is a whole number of at least 1, not {items!r:.40}")
+    if not isinstance(items, int) or isinstance(items, bool) or items < 0:
+        raise Refused(Status.INVALID, f"items is a whole number of at least 0, not {items!r:.40}")
     timeout = _seconds(message, "timeout")
     deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
     return Ask(session, items, kind, deadline, _trace(message))
