@@ -100,7 +100,6 @@ def test_seeds_are_trained_side_by_side(tuner: Say, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("agent", ["rrl", "hill_climb"])
 def test_killed_training_ends_as_if_it_had_not_been(tuner: Say, tmp_path: Path, agent: str) -> None:
     """`kill -9` in the midst, then the same command again: the same files to the last bit."""

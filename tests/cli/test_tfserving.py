@@ -10,7 +10,7 @@ import pytest
 from tests.command_line import Run, Say
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 
-pytestmark = [pytest.mark.alone, pytest.mark.tfserving, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.alone, pytest.mark.tfserving]
 
 
 def test_the_demo_from_beginning_to_end(tuner: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

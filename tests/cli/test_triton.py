@@ -16,7 +16,7 @@ from tests.conftest import sender
 from tuner.adapters import connect
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 
-pytestmark = [pytest.mark.alone, pytest.mark.triton, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.alone, pytest.mark.triton]
 
 
 def running(target: str) -> object:

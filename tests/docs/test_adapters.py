@@ -60,7 +60,6 @@ def test_it_passes_the_contracts() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed", "one_core")
-@pytest.mark.timeout(300)
 def test_commands_of_the_page_run(run: Run) -> None:
     """Every command, in order, against a running server, with shorter windows."""
     from kettle.server import serve

@@ -76,7 +76,6 @@ def test_what_is_no_command_of_ours_is_one_of_make_or_the_installation() -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("one_core")
 @pytest.mark.parametrize(
     "page",
@@ -104,7 +103,6 @@ def running() -> Iterator[Running]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_commands_of_the_dispatch_page_run(
     run: Run, running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,6 @@ FEWER = [
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("one_core")
 def test_commands_of_the_training_page_run(run: Run) -> None:
     """Every command of docs/train.md, in order, over the simulated server."""
@@ -48,7 +47,6 @@ def test_code_of_the_environments_page_runs(
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("one_core")
 def test_commands_of_the_agents_page_run(run: Run) -> None:
     """Every command of docs/agents.md, in order."""
@@ -138,7 +136,6 @@ def test_commands_of_the_workloads_page_run(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_commands_of_the_daemon_page_run(run: Run, tmp_path: Path) -> None:
     """Every command of docs/daemon.md, in order, on the file that it shows."""
     page = ROOT / "docs" / "daemon.md"
@@ -158,7 +155,6 @@ def test_commands_of_the_tutorial_run(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.alone
 @pytest.mark.triton
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", ["README.md", "docs/attach.md"])
 def test_commands_of_the_live_pages_run(run: Run, embedded: EmbeddedTriton, page: str) -> None:
     """Every command of the page, in order, against a real server, whoever else uses the machine."""
@@ -167,7 +163,6 @@ def test_commands_of_the_live_pages_run(run: Run, embedded: EmbeddedTriton, page
 
 @pytest.mark.alone
 @pytest.mark.tfserving
-@pytest.mark.timeout(400)
 def test_commands_of_the_tfserving_page_run(run: Run, tfserving: EmbeddedTFServing) -> None:
     """Every command of docs/tfserving.md but the demo, in order, against a server."""
     tuned = tfserving.target

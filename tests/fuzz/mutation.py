@@ -65,7 +65,7 @@ def rounds(test: Test) -> Test:
     repeated.__signature__ = Signature([seed, *named])  # type: ignore[attr-defined]  # where pytest looks
     drawn = given(seed=st.integers(0, 2**63 - 1))(repeated)
     few = settings(max_examples=ROUNDS // TOGETHER, database=None, derandomize=True)(drawn)
-    decorated: Test = pytest.mark.long(pytest.mark.slow(pytest.mark.timeout(300)(few)))
+    decorated: Test = pytest.mark.long(pytest.mark.slow(few))
     return decorated
 
 

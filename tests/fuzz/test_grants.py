@@ -188,7 +188,6 @@ def test_a_storm(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_many_storms() -> None:
     """Ten thousand rogues."""
     for seed in range(3, 336):

@@ -38,7 +38,6 @@ def test_the_goodput_is_the_highest_rate_that_is_served() -> None:
     )
 
 
-@pytest.mark.timeout(600)  # compiles the engine
 def test_chosen_budgets_serve_no_less_than_those_of_the_plan_or_even_ones() -> None:
     """Also with other arrivals; the budgets are within the SLO."""
     found = choose_budgets(make_scenario())

@@ -36,7 +36,6 @@ def scenario(stages: list[dict[str, Any]], **given: Any) -> PipelineScenario:
     return PipelineScenario.model_validate({**fields, **given, "query": query})
 
 
-@pytest.mark.timeout(600)  # compiles the engine
 @pytest.mark.parametrize("deadlines", ["split", "carried"])
 @pytest.mark.parametrize(
     ("stages", "policy", "options", "load"),

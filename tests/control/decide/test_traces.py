@@ -39,7 +39,6 @@ def test_random_lives_are_decided_as_recorded() -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_ten_thousand_histories_are_decided_as_recorded() -> None:
     """Short ones, so that nearly all of them begin in another way."""
     assert [histories(number) for number in range(HISTORIES // TOGETHER)] == read("random")["histories"]

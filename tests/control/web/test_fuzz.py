@@ -19,7 +19,6 @@ TOOL = Path(sys.executable).with_name("schemathesis")
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(not TOOL.exists(), reason="needs schemathesis")
 def test_no_request_breaks_it(bed: Bed) -> None:
     """No 5xx, and every answer is as the document says."""

@@ -17,10 +17,6 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 
-pytestmark = pytest.mark.timeout(
-    400
-)  # the fit takes a minute where kernels are not compiled, more on a busy machine
-
 TRUTH = ServerModel(
     table={1: 0.0061, 2: 0.0064, 4: 0.0072, 8: 0.0105, 16: 0.019, 32: 0.037},
     noise=0.25,

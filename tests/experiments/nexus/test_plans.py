@@ -38,7 +38,6 @@ def test_all_numbers_of_figure_4(gamma: float) -> None:
         assert found.best >= found.given - 1e-9
 
 
-@pytest.mark.timeout(600)  # compiles the engine
 def test_query_analysis_gains_over_an_even_split() -> None:
     """By the plan, and in a simulation with the split that was found so."""
     experiment = quick(QueryAnalysis)
