@@ -7,15 +7,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from unittest.mock import Mock
 
-import psutil
 import pytest
 import tenacity
 
 from tests.adapters.waiting import counted
 from tests.conftest import sender
 from tuner.adapters import connect
+from tuner.adapters.metrics.page import MetricsPage
 from tuner.adapters.triton.backend import TritonBackend
+from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import InvalidInput, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
 from tuner.knobs import ApplyCost, Configuration
@@ -204,17 +206,22 @@ def test_late_load_is_verified_by_reading_back(
     backend.close()
 
 
-def test_reading_costs_little(backend: TritonBackend) -> None:
-    """A reading takes less than 10 ms of processor time of ours."""
-    process = psutil.Process()
-    backend.counters()
-    before = process.cpu_times()
+def test_reading_costs_little(backend: TritonBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reading is one question for the statistics, and the page of metrics once."""
+    asked, fetch, pages = Mock(wraps=backend._client._connection), MetricsPage.fetch, []
 
-    for _ in range(50):
+    def fetched(page: MetricsPage, timeout: float) -> str:
+        pages.append(page.path)
+        return fetch(page, timeout)
+
+    monkeypatch.setattr(TritonClient, "_connection", asked)
+    monkeypatch.setattr(MetricsPage, "fetch", fetched)
+
+    for _ in range(5):
         backend.counters()
 
-    after = process.cpu_times()
-    assert (after.user + after.system - before.user - before.system) / 50 < 0.01
+    assert [call[0] for call in asked.method_calls] == ["get_inference_statistics"] * 5
+    assert pages == ["/metrics"] * 5
 
 
 def test_server_in_default_mode(fixed_server: EmbeddedTriton) -> None:
