@@ -15,6 +15,8 @@ from tritonclient.grpc import service_pb2
 from tuner.adapters.connection.endpoint import Endpoint
 
 WIRE = "tuner.adapters.triton.wire"
+NOTHING = "constant:0.001"
+"""A load that sends nothing as long as a test lasts."""
 
 
 class InferenceService:
@@ -39,13 +41,21 @@ class InferenceService:
         """How the load generator reaches it."""
         return Endpoint(wire=WIRE, address=self.address, model=model)
 
-    def stall(self, seconds: float) -> tuple[float, float]:
-        """Hold all requests for a while; return beginning and end on the monotonic clock."""
-        begin = time.monotonic()
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Answer no request for the length of a block."""
         self._open.clear()
-        time.sleep(seconds)
-        self._open.set()
-        return begin, time.monotonic()
+        try:
+            yield
+        finally:
+            self._open.set()
+
+    def stall(self, seconds: float) -> tuple[float, float]:
+        """Hold all requests for a while; return a beginning and an end of it on the monotonic clock."""
+        with self.held():
+            begin = time.monotonic()
+            time.sleep(seconds)
+            return begin, time.monotonic()
 
     def infer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         with self._lock:

@@ -12,7 +12,8 @@ import pytest
 
 from tests.adapters.replicas.bed import Server
 from tests.builders import configuration
-from tests.profiler.inference_service import serving
+from tests.profiler.inference_service import NOTHING, InferenceService, serving
+from tests.waiting import LONGEST, eventually
 from tuner.adapters import Backend, Grids
 from tuner.adapters.replicas.canary import Canary
 from tuner.adapters.replicas.group import ReplicaGroup
@@ -135,39 +136,42 @@ def test_the_knob_alone_is_tried_on_no_replica() -> None:
     assert [server.applied for server in servers.values()] == [[], []]
 
 
-def test_no_more_are_in_flight_and_all_are_answered() -> None:
-    """Forty requests of 20 ms within 0.2 s, two at a time, take 0.4 s; what waits is counted as latency."""
-    with serving() as service:
-        service.delay = 0.02
-        with LoadGenerator(service.endpoint(), "constant:0.001") as load:
-            load.set_in_flight(2)
-            load.set_arrival("constant:200")
-            start = time.monotonic()
-            time.sleep(0.2)
-            load.set_arrival("constant:0.001")
-            sample = load.sample(start, start + 0.2)
-        totals = load.totals()
+def generator(service: InferenceService) -> LoadGenerator:
+    """A load generator that sends nothing yet, and waits for answers."""
+    return LoadGenerator(service.endpoint(), NOTHING, timeout=LONGEST, grace=LONGEST)
 
-    assert totals.sent == totals.answered
+
+def test_no_more_are_in_flight_and_all_are_answered() -> None:
+    """Forty requests, two at a time; how long the others wait here is counted as latency."""
+    with serving() as service, generator(service) as load:
+        load.set_in_flight(2)
+        start = time.monotonic()
+        with service.held():
+            load.set_arrival("constant:200")
+            eventually(lambda: load.totals().sent >= 40 and service.open == 2)
+            load.set_arrival(NOTHING)
+            held_until = time.monotonic()
+        sample = load.sample(start, time.monotonic())
+
+    assert load.totals().sent == load.totals().answered >= 40
     assert service.most_open == 2
-    assert sample.latency.max() > 0.1
+    assert (sample.latency >= held_until - sample.intended).all()
 
 
 def test_a_limit_is_changed_while_requests_wait() -> None:
     """What is held back goes out at once when more may be in flight."""
-    with serving() as service:
-        service.delay = 0.05
-        with LoadGenerator(service.endpoint(), "constant:0.001") as load:
-            load.set_in_flight(1)
+    with serving() as service, generator(service) as load:
+        load.set_in_flight(1)
+        with service.held():
             load.set_arrival("constant:200")
-            time.sleep(0.2)
+            eventually(lambda: load.totals().sent > 32 and service.open == 1)
             assert service.most_open == 1
+            load.set_arrival(NOTHING)
             load.set_in_flight(32)
-            time.sleep(0.1)
-        totals = load.totals()
+            eventually(lambda: service.open == 32)
 
-    assert service.most_open > 8
-    assert totals.sent == totals.answered
+    assert load.totals().sent == load.totals().answered
+    assert service.most_open == 32
 
 
 @pytest.mark.parametrize("grid", [(0.0, 4.0), (1.5,), (-1.0, 2.0)])

@@ -14,6 +14,7 @@ import pytest
 
 from tests.adapters.certificates import make_certificates
 from tests.profiler.inference_service import InferenceService, serving
+from tests.waiting import LONGEST
 from tuner.adapters.connection.security import Security
 from tuner.profiler.load.timetable import Timetable
 from tuner.profiler.load.worker import LoadWorker, Way, _renew
@@ -88,14 +89,14 @@ def test_requests_go_by_renewed_certificates(tmp_path: Path, monkeypatch: pytest
         renewing = asyncio.create_task(_renew(worker, way))  # type: ignore[arg-type]
         (before,) = way.open()
         infer = "/inference.GRPCInferenceService/ModelInfer"
-        await before.unary_unary(infer)(b"", timeout=5)
+        await before.unary_unary(infer)(b"", timeout=LONGEST)
         (tmp_path / "client.crt").write_bytes(files["server.crt"])
         await asyncio.sleep(0.2)
         assert worker.channels.empty()
         (tmp_path / "client.key").write_bytes(files["server.key"])
-        (after,) = await asyncio.wait_for(worker.channels.get(), 5)
-        await after.unary_unary(infer)(b"", timeout=5)
-        await before.unary_unary(infer)(b"", timeout=5)
+        (after,) = await asyncio.wait_for(worker.channels.get(), LONGEST)
+        await after.unary_unary(infer)(b"", timeout=LONGEST)
+        await before.unary_unary(infer)(b"", timeout=LONGEST)
         assert service.shown == [files["client.crt"], files["server.crt"], files["client.crt"]]
         renewing.cancel()
         for channel in (before, after):
