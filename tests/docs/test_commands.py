@@ -7,8 +7,8 @@ import os
 import re
 import shutil
 import signal
-import threading
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from tests.dispatch.clock import run as in_virtual_time
 from tests.dispatch.fakes import bench
 from tests.docs.page import PAGES, ROOT, blocks, commands, run_commands, shell_lines
 from tests.planning.prefix.networks import onnx_variant
+from tuner.dispatch.process import DispatchProcess
 
 DOCS = "tests.docs.test_docs.test_commands_of_the"
 HERE = f"{__name__}.test_commands_of_the"
@@ -119,8 +120,9 @@ def test_commands_of_the_dispatch_page_run(
     )
     (tmp_path / "CONFIG.yaml").write_text(file)
     target = target_of(running, tmp_path)
-    stop = threading.Timer(5, os.kill, [os.getpid(), signal.SIGTERM])
-    stop.start()
+    serve = DispatchProcess.serve
+    ends = partial(os.kill, os.getpid(), signal.SIGTERM)
+    monkeypatch.setattr(DispatchProcess, "serve", lambda process: serve(process, started=ends))
 
     run_commands(
         run,
