@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,19 +11,22 @@ import pytest
 from tests.adapters.triton.test_backend import THREADS
 from tests.adapters.waiting import counted
 from tests.conftest import sender
+from tests.waiting import eventually
 from tuner.adapters.triton.backend import TritonBackend
+from tuner.adapters.triton.client import TritonClient
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.adapters.triton.repository_file import RepositoryFile
+from tuner.adapters.triton.target import parse_target
 from tuner.errors import InvalidInput, ReadOnly, Refused
 from tuner.knobs import Configuration
 from tuner.testing.backend import BackendContract, Traffic
 
 pytestmark = pytest.mark.triton
 
-REFUSAL = 3.0
+REFUSAL = 10.0
 """How long to wait for a server that will not take a file, s. One that takes it may need more."""
-NOTICED = 3.0
-"""Time from when a file is written until the server, which looks every second, runs it, s."""
+TURN = '\nparameters { key: "turn" value: { string_value: "%s" } }'
+"""What makes the file another for each test."""
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +42,19 @@ def models(server: EmbeddedTriton) -> Path:
 
 
 @pytest.fixture
-def file(polling: EmbeddedTriton) -> Path:
-    return models(polling) / "mlp" / "config.pbtxt"
+def file(polling: EmbeddedTriton, request: pytest.FixtureRequest) -> Path:
+    """The model's file, which the server has read: of one that was put back, too, it counts anew."""
+    file, turn = models(polling) / "mlp" / "config.pbtxt", request.node.name
+    file.write_text(file.read_text().partition(TURN.partition("%")[0])[0] + TURN % turn)
+    with closing(TritonClient(parse_target(polling.target))) as client:
+        eventually(lambda: client.config()["parameters"].get("turn") == {"string_value": turn})
+    return file
+
+
+def has_read_what_was_put_back(server: EmbeddedTriton) -> bool:
+    """Whether it has loaded the model since it last could not."""
+    log = (server.folder / "server.log").read_text()
+    return log.rfind("successfully loaded 'mlp'") > log.rfind("failed to load 'mlp'")
 
 
 @pytest.fixture
@@ -49,7 +63,7 @@ def target(polling: EmbeddedTriton) -> str:
 
 
 @pytest.fixture
-def backend(target: str) -> Iterator[TritonBackend]:
+def backend(target: str, file: Path) -> Iterator[TritonBackend]:
     backend = TritonBackend(target, {THREADS: (1, 2, 999)}, settle=0.0)
     yield backend
     backend.close()
@@ -73,11 +87,9 @@ class TestContract(BackendContract):
         return backend
 
     @pytest.fixture
-    def traffic(self, backend: TritonBackend, polling: EmbeddedTriton, file: Path) -> Traffic:
-        # A file that was put back is read again, too, and the model's counters then begin anew.
-        time.sleep(max(file.stat().st_mtime + NOTICED - time.time(), 0.0))
-
+    def traffic(self, backend: TritonBackend, polling: EmbeddedTriton) -> Traffic:
         def send(count: int) -> None:
+            eventually(lambda: has_read_what_was_put_back(polling))
             wanted = backend.counters().requests + count
             sender(polling.target)(count)
             counted(backend, wanted)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.certificates import make_certificates
+from tests.waiting import eventually
 from tuner.adapters import connect
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.embedded import EmbeddedTriton
@@ -45,10 +45,9 @@ def test_it_is_watched_changed_and_loaded(server: EmbeddedTriton, certificates: 
 
     backend.apply(backend.space.default.replace(max_batch_size=4))
     with LoadGenerator(backend.endpoint(), "constant:30") as load:
-        time.sleep(0.5)
+        eventually(lambda: load.totals().answered > 10)
 
     assert load.totals().failed == 0
-    assert load.totals().answered > 10
     assert backend.current()["max_batch_size"] == 4
     backend.restore()
     backend.close()
