@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import psutil
 
+from tests.waiting import eventually
 from tuner.experiments.live.neighbours import LOOP, busy_core
 
 
@@ -22,13 +22,7 @@ def test_a_neighbour_is_foreign_and_busy_until_it_ends() -> None:
     before = set(loops())
     with busy_core():
         (process,) = set(loops()) - before
-        deadline = time.monotonic() + 30.0
-        while sum(process.cpu_times()[:2]) < 0.05 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert sum(process.cpu_times()[:2]) >= 0.05
+        eventually(lambda: sum(process.cpu_times()[:2]) >= 0.05)
         assert process not in psutil.Process().children(recursive=True)
 
-    deadline = time.monotonic() + 10.0
-    while process in loops() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert process not in loops()
+    eventually(lambda: process not in loops())

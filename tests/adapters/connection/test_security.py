@@ -15,6 +15,7 @@ import pytest
 
 from tests.adapters.certificates import make_certificates, openssl
 from tests.adapters.mounted import mount
+from tests.waiting import LONGEST
 from tuner.adapters.connection.channel import open_channel
 from tuner.adapters.connection.security import (
     SECURITY_OPTIONS,
@@ -155,10 +156,10 @@ def test_metrics_over_tls(web_server: tuple[int, list[Any]], security: Security)
     """With the token; the certificate is verified."""
     port, shown = web_server
 
-    assert metrics_page("127.0.0.1", port, security).fetch(5.0) == "# metrics\n"
+    assert metrics_page("127.0.0.1", port, security).fetch(LONGEST) == "# metrics\n"
     assert shown == ["Bearer secret"]
     with pytest.raises(Unreachable, match="certificate verify failed"):
-        metrics_page("127.0.0.1", port, Security(metrics=True)).fetch(5.0)
+        metrics_page("127.0.0.1", port, Security(metrics=True)).fetch(LONGEST)
 
 
 def test_a_token_never_goes_in_the_clear(certificates: Path) -> None:

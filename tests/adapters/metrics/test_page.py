@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.waiting import LONGEST
 from tuner.adapters.metrics import page as page_module
 from tuner.adapters.metrics.page import (
     LONGEST_LINE,
@@ -52,7 +53,7 @@ def answering(*pieces: bytes) -> Iterator[int]:
 def test_fetch() -> None:
     """The page comes as text."""
     with answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + PAGE) as port:
-        assert metrics_page("127.0.0.1", port).fetch(5.0) == PAGE.decode()
+        assert metrics_page("127.0.0.1", port).fetch(LONGEST) == PAGE.decode()
 
 
 def test_fetch_from_a_closed_port() -> None:
@@ -61,7 +62,7 @@ def test_fetch_from_a_closed_port() -> None:
         port = server.getsockname()[1]
 
     with pytest.raises(Unreachable, match=rf"metrics port {port}.*--allow-metrics=true.*metrics="):
-        metrics_page("127.0.0.1", port).fetch(5.0)
+        metrics_page("127.0.0.1", port).fetch(LONGEST)
 
 
 def test_fetch_from_a_server_that_sends_by_drops() -> None:
@@ -90,7 +91,7 @@ def test_fetch_from_a_silent_server() -> None:
 def test_fetch_from_something_else(answer: bytes) -> None:
     """A port that is not Triton's metrics is the caller's mistake."""
     with answering(answer) as port, pytest.raises(InvalidInput, match="metrics"):
-        metrics_page("127.0.0.1", port).fetch(5.0)
+        metrics_page("127.0.0.1", port).fetch(LONGEST)
 
 
 def test_fetch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +103,7 @@ def test_fetch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body) as port,
         pytest.raises(InvalidInput, match="sends more than 100 bytes"),
     ):
-        metrics_page("127.0.0.1", port).fetch(5.0)
+        metrics_page("127.0.0.1", port).fetch(LONGEST)
 
 
 def test_a_page_that_turns_to_nonsense_is_nobodys_mistake() -> None:
@@ -111,7 +112,7 @@ def test_a_page_that_turns_to_nonsense_is_nobodys_mistake() -> None:
         answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n") as port,
         pytest.raises(AdapterError, match=f"port {port} answers, but not with Triton's metrics"),
     ):
-        expected(lambda: metrics_page("127.0.0.1", port).fetch(5.0))
+        expected(lambda: metrics_page("127.0.0.1", port).fetch(LONGEST))
 
 
 @pytest.mark.parametrize(
