@@ -16,7 +16,7 @@ from tuner.adapters.triton.embedded import TritonOptions
 from tuner.agents.rrl import RRL
 from tuner.control import WATCHED
 from tuner.control.drive.sweep import measure_configurations
-from tuner.errors import InvalidInput, Refused
+from tuner.errors import InvalidInput
 from tuner.experiments.frame.experiment import Answers, Scaled, SequentialExperiment, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import QUICK_GRIDS, distinct, drive, objective, repeated, triton
@@ -207,7 +207,7 @@ class GpuProof(SequentialExperiment[Proof]):
         )
         for configuration, outcome in turns:
             text = attachment.space.format(configuration)
-            if isinstance(outcome, Refused):
+            if not isinstance(outcome, Measurement):
                 self.report(f"{text}: refused: {outcome}")
                 continue
             self.report(f"{text}: {_told(outcome)}")

@@ -14,8 +14,9 @@ from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.agents.agent import Agent
 from tuner.control import ControlLoop, Driver, GuardLimits, Watched
 from tuner.control.drive.sweep import measure_configurations
-from tuner.errors import AdapterError, Refused
+from tuner.errors import AdapterError
 from tuner.knobs import Configuration
+from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
 from tuner.profiler.attachment import Attachment, attach
 from tuner.setting import Load
@@ -147,7 +148,7 @@ def measure_in_turns(
         restore=attachment.restore,
     )
     for configuration, outcome in turns:
-        assert not isinstance(outcome, Refused), outcome
+        assert isinstance(outcome, Measurement), outcome
         p95.setdefault(configuration, []).append(outcome.latency_p95)
     return p95
 

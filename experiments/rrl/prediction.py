@@ -12,7 +12,6 @@ import numpy as np
 from tuner.control.drive.sweep import measure_configurations
 from tuner.envs.simulator.long_window import simulate
 from tuner.envs.simulator.server import ServerModel
-from tuner.errors import Refused
 from tuner.experiments.frame.result import Row
 from tuner.knobs import Configuration
 from tuner.measurement import STATISTICS, Measurement
@@ -103,7 +102,7 @@ def measure_points(
             attachment.backend, attachment.profiler, todo, seconds=seconds, restore=attachment.restore
         )
         for configuration, outcome in turns:
-            assert not isinstance(outcome, Refused), outcome
+            assert isinstance(outcome, Measurement), outcome
             found.setdefault(configuration, []).append(outcome)
             report(
                 f"{rate:g} r/s  {attachment.space.format(configuration)}  "

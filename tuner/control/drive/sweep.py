@@ -11,15 +11,18 @@ from pydantic import Field
 
 from tuner.adapters.backend import Backend
 from tuner.control.drive.watched import Measurer
-from tuner.errors import AdapterError, Refused
+from tuner.errors import InvalidInput, Refused
 from tuner.files.stored import Part, Stored
 from tuner.interruption import uninterrupted
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 
-__all__ = ["SweepResult", "SweepRow", "measure_configurations"]
+__all__ = ["Outcome", "SweepResult", "SweepRow", "measure_configurations"]
 
 Restore = Callable[[], object]
+Outcome = Measurement | Refused | InvalidInput
+"""What came of a configuration: its window, or why the server cannot run it. That is known without asking the
+server where it has refused the like before."""
 
 
 def measure_configurations(
@@ -31,7 +34,7 @@ def measure_configurations(
     repeats: int = 1,
     retries: int = 2,
     restore: Restore,
-) -> Generator[tuple[Configuration, Measurement | Refused]]:
+) -> Generator[tuple[Configuration, Outcome]]:
     """Apply and measure each configuration; at the end, or after an error, restore what ran before.
 
     Args:
@@ -44,7 +47,7 @@ def measure_configurations(
         restore: Restores what the server ran before.
 
     Yields:
-        Each configuration with its measurement, or with the server's refusal.
+        Each configuration with its measurement, or with the error that it cannot be set.
     """
     try:
         for _ in range(repeats):
@@ -52,7 +55,7 @@ def measure_configurations(
                 try:
                     with uninterrupted():
                         report = backend.apply(configuration)
-                except Refused as refusal:
+                except (Refused, InvalidInput) as refusal:
                     yield configuration, refusal
                     continue
                 settle = report.settle if report.changed else 0.0
@@ -100,17 +103,17 @@ class SweepResult(Stored):
     knobs: list[dict[str, Any]]
     rows: list[SweepRow] = Field(default_factory=list)
 
-    def add(self, configuration: Configuration, outcome: Measurement | Refused) -> None:
-        """Add a window or a refusal."""
+    def add(self, configuration: Configuration, outcome: Outcome) -> None:
+        """Add a window, or why there is none."""
         values = dict(configuration)
         row = next((r for r in self.rows if r.configuration == values), None)
         if row is None:
             row = SweepRow(configuration=values)
             self.rows.append(row)
-        if isinstance(outcome, AdapterError):
-            row.refused = str(outcome)
-        else:
+        if isinstance(outcome, Measurement):
             row.windows.append(outcome.to_json())
+        else:
+            row.refused = str(outcome)
 
     def ranked(self, name: str = "latency_p95") -> list[SweepRow]:
         """Return the rows that were measured, the least first."""
