@@ -30,6 +30,7 @@ from tuner.errors import Refused
 from tuner.knobs import Configuration, Grids
 from tuner.profiler import attachment
 from tuner.profiler.attachment import Attachment, attach
+from tuner.profiler.source import ClientSample
 from tuner.report import Report
 from tuner.setting import Load
 from tuner.workload.notation import parse_arrival
@@ -230,6 +231,36 @@ def test_a_sweep_says_what_the_server_refused(
         assert "refused: batch 4 · delay 0ms · parallelism 1: no memory for 4" in said
     rows = SweepResult.load(tmp_path / "sweep.json").rows
     assert [row.refused for row in rows if row.configuration["max_batch_size"] == 4] == ["no memory for 4"]
+
+
+@pytest.mark.parametrize(("shared", "code"), [({8}, 0), ({1, 2, 4, 8, 16}, 2)])
+def test_a_sweep_says_what_was_disturbed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: set[int], code: int
+) -> None:
+    """Such figures come last, however good they look; a sweep without any other has failed."""
+
+    class Shared(FileServer):
+        def sample(self, start: float, end: float) -> ClientSample:
+            self.quiet = self.current()["max_batch_size"] not in shared
+            return super().sample(start, end)
+
+    monkeypatch.setattr(attachment, "connect", lambda *_: Shared(tmp_path / "server"))
+
+    ended = run("sweep", "sim://x", "--rate", "200", "--grid", "max_batch_size=1,2,4,8,16", "--repeats", "2")
+
+    why = "our own load was sent 1000 ms late (limit 20 ms)"
+    assert ended.code == code
+    if code:
+        assert ended.err.startswith(
+            f"error: sweep: every window was disturbed, the last one: {why}; sweep.json"
+        )
+    else:
+        table = [line.split("·")[0].split()[-1] for line in ended.out.splitlines() if " of 2 " in line]
+        assert sorted(table[:-1]) == ["1", "16", "2", "4"]
+        assert table[-1] == "8"
+        assert ended.out.count("0 of 2") == 1
+        assert f"disturbed: batch 8 · delay 0ms · parallelism 1: {why}" in ended.out
+    assert len(SweepResult.load(tmp_path / "sweep.json").rows) == 5
 
 
 def test_a_sweep_says_that_it_needs_a_load(tuner: Say) -> None:

@@ -61,12 +61,18 @@ def sweep(
         if not any(row.windows for row in result.rows):
             said = "; ".join(dict.fromkeys(row.refused for row in result.rows))
             raise InvalidInput("--grid", f"the server refused every configuration: {said}")
+        if not any(row.undisturbed for row in result.rows):
+            said = next(row.disturbance for row in reversed(result.rows) if row.windows)
+            raise InvalidInput(
+                "sweep", f"every window was disturbed, the last one: {said}", f"{out} has them"
+            )
         console = make_console()
         console.print(_table(result, space, load))
         for row in result.rows:
-            if row.refused:
-                refused = configuration_text(space, space.effective(row.configuration))
-                console.print(f"[yellow]refused:[/yellow] {refused}: {plain(row.refused)}")
+            for kind, reason in (("refused", row.refused), ("disturbed", row.disturbance)):
+                if reason:
+                    text = configuration_text(space, space.effective(row.configuration))
+                    console.print(f"[yellow]{kind}:[/yellow] {text}: {plain(reason)}")
         print(out)
 
 
@@ -178,6 +184,6 @@ def _table(result: SweepResult, space: KnobSpace, load: Load) -> object:
         usage = [number_text(row.median("batch_mean"), ".1f"), number_text(row.median("cpu"), ".2f")]
         table.add_row(
             configuration_text(space, space.effective(row.configuration)), *latencies, *usage,
-            str(len(row.windows)),
+            f"{len(row.undisturbed)} of {len(row.windows)}",
         )  # fmt: skip
     return table

@@ -61,7 +61,7 @@ def test_results_survive_a_round_trip_and_damage_is_named(tmp_path: Path) -> Non
 
 
 def test_sweeps_rank_by_the_median_of_undisturbed_windows() -> None:
-    """One disturbed window does not move a configuration."""
+    """One disturbed window does not move a configuration; one without any other comes last."""
 
     def window(p95: float, disturbed: Sequence[str] = ()) -> dict[str, Any]:
         return {"latency_p95": p95, "disturbed": list(disturbed)}
@@ -72,9 +72,11 @@ def test_sweeps_rank_by_the_median_of_undisturbed_windows() -> None:
             SweepRow(configuration={"b": 1}, windows=[window(0.02), window(0.9, ["foreign"]), window(0.03)]),
             SweepRow(configuration={"b": 2}, windows=[window(0.01), window(0.02), window(0.03)]),
             SweepRow(configuration={"b": 3}, refused="no memory"),
+            SweepRow(configuration={"b": 4}, windows=[window(0.001, ["foreign", "late"])]),
         ],
     )  # fmt: skip
 
-    assert [r.configuration["b"] for r in result.ranked()] == [2, 1]
+    assert [r.configuration["b"] for r in result.ranked()] == [2, 1, 4]
+    assert [r.disturbance for r in result.rows] == ["", "", "", "foreign; late"]
     assert result.ranked()[1].median("latency_p95") == pytest.approx(0.025)
     assert Configuration(result.ranked()[0].configuration)["b"] == 2

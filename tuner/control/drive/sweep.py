@@ -77,10 +77,24 @@ class SweepRow(Part):
     windows: list[dict[str, Any]] = Field(default_factory=list)
     refused: str = ""
 
+    @property
+    def undisturbed(self) -> list[dict[str, Any]]:
+        """Its windows that were not disturbed."""
+        return [w for w in self.windows if not w["disturbed"]]
+
+    @property
+    def counted(self) -> list[dict[str, Any]]:
+        """Its undisturbed windows, or all where each was disturbed."""
+        return self.undisturbed or self.windows
+
+    @property
+    def disturbance(self) -> str:
+        """Why the last of its windows was disturbed, where each was; else empty."""
+        return "" if self.undisturbed or not self.windows else "; ".join(self.windows[-1]["disturbed"])
+
     def median(self, name: str) -> float:
-        """Return the median of a figure over the undisturbed windows; NaN without one."""
-        quiet = [w for w in self.windows if not w["disturbed"]] or self.windows
-        found = (w.get(name) for w in quiet)  # a quantity may be newer than the file
+        """Return the median of a figure over the windows that count; NaN without one."""
+        found = (w.get(name) for w in self.counted)  # a quantity may be newer than the file
         values = [float(value) for value in found if value is not None]
         return median(values) if values else math.nan
 
@@ -116,5 +130,6 @@ class SweepResult(Stored):
             row.refused = str(outcome)
 
     def ranked(self, name: str = "latency_p95") -> list[SweepRow]:
-        """Return the rows that were measured, the least first."""
-        return sorted((r for r in self.rows if math.isfinite(r.median(name))), key=lambda r: r.median(name))
+        """Return the rows that were measured, the least first; last those without an undisturbed window."""
+        measured = [row for row in self.rows if math.isfinite(row.median(name))]
+        return sorted(measured, key=lambda row: (not row.undisturbed, row.median(name)))
