@@ -37,6 +37,9 @@ class ClientSample:
     """Requests that were refused, failed, or lost."""
     lateness: np.ndarray
     """Actual minus intended send time.   # (n,) s"""
+    answered: np.ndarray | None = None
+    """Latencies of the requests answered in the interval, whenever they were sent; None where these are not
+    known.   # (m,) s"""
 
 
 class Clients(Protocol):

@@ -213,11 +213,14 @@ def _latency(
 def _network(clients: ClientSample | None, old: Counters, new: Counters) -> float:
     """Return the mean latency of our clients less that of the server, s: at least 0.
 
-    Both must speak of the same requests: nobody else sends any, and none is left unanswered.
+    Both must speak of the same requests, those answered in the window: nobody else sends any, and none is
+    left unanswered. Those sent in it are others while a queue grows, and took longer.
     """
-    if clients is None or np.isnan(clients.latency).any() or _others(old, new, clients):
+    if clients is None or clients.answered is None or clients.answered.size == 0:
         return NOT_KNOWN
-    outside = float(clients.latency.mean()) - _mean(old, new)
+    if np.isnan(clients.latency).any() or _others(old, new, clients):
+        return NOT_KNOWN
+    outside = float(clients.answered.mean()) - _mean(old, new)
     return outside if math.isnan(outside) else max(outside, 0.0)
 
 

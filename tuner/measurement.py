@@ -134,8 +134,8 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     compute_mean: Annotated[float, Quantity("Mean time a request spent in execution", "s")] = NOT_KNOWN
     """Input, inference and output."""
     network_mean: Annotated[float, Quantity("Mean time a request spent outside the server", "s")] = NOT_KNOWN
-    """The clients' mean latency less the server's: the network, and the clients themselves. Known where our
-    clients are the only ones and had every answer."""
+    """The clients' mean latency less the server's, of the requests answered in the window: the network, and
+    the clients themselves. Known where our clients are the only ones and had every answer."""
     batch_mean: Annotated[float, Quantity("Mean batch size", metric="batch_size")] = NOT_KNOWN
     """Rows per execution: a request of several rows counts as often in a batch."""
     request_rows: Annotated[float, Quantity("Mean rows of a request")] = NOT_KNOWN

@@ -108,6 +108,7 @@ class LoadLog:
                 latency=np.where(status == OK, self._done[at] - intended, np.nan),
                 failed=int((status > OK).sum()),
                 lateness=self._sent[at] - intended,
+                answered=self.answered(start, end),
             )
 
     def answered(self, start: float, end: float) -> np.ndarray:

@@ -60,6 +60,7 @@ def sample(latency: list[float], failed: int = 0, start: float = 100.0, end: flo
         latency=np.array(latency),
         failed=failed,
         lateness=np.full(count, 0.001),
+        answered=np.array(latency),
     )
 
 
@@ -168,6 +169,23 @@ def test_the_network_is_what_the_clients_waited_beyond_the_server() -> None:
     assert np.isnan(assemble(reading(), end, clients=sample([0.025] * 500)).network_mean)
     assert np.isnan(assemble(reading(), end, clients=sample([0.025] * 999 + [np.nan])).network_mean)
     assert np.isnan(assemble(reading(), end).network_mean)
+    unknown = replace(sample([0.025] * 1000), answered=None)
+    assert np.isnan(assemble(reading(), end, clients=unknown).network_mean)
+
+
+def test_a_growing_queue_is_no_network() -> None:
+    """Of 100 requests/s 80 are answered: those sent in the window take longer than those answered in it."""
+    clients = sample([0.0] * 1000)
+    done = 100.0 + np.arange(1, 1001) / 80
+    inside = done - clients.intended
+    in_time = done < 110.0
+    clients = replace(clients, latency=inside + 0.005, answered=inside[in_time] + 0.005)
+    end = reading(**{**END, "requests": int(in_time.sum()), "latency": float(inside[in_time].sum())})
+
+    window = assemble(reading(), end, clients=clients)
+
+    assert window.network_mean == pytest.approx(0.005)
+    assert window.latency_mean > inside[in_time].mean() + 0.2
 
 
 def test_processors_are_divided_among_server_us_and_foreign() -> None:

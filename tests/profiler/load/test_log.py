@@ -45,6 +45,7 @@ def test_answers_count_when_they_come() -> None:
     log.add(records((DONE, 0, 3, 0.0, 7.5)))
 
     assert log.answered(7.0, 8.0).tolist() == [7.0, 4.5]
+    assert log.sample(7.0, 8.0).answered.tolist() == [7.0, 4.5]
 
 
 def test_old_requests_are_forgotten_but_counted() -> None:
