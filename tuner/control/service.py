@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tuner.control.daemon.daemon import Daemon
 from tuner.control.daemon.log import begin_log
+from tuner.control.sentence import log_sentence
 
 if TYPE_CHECKING:
     from tuner.control.web import WebServer
@@ -44,17 +45,11 @@ def run_daemon(
         StorageError: The store cannot be opened.
     """
     begin_log(sys.stdout, as_json=as_json)
-    log = logging.getLogger("tuner.control")
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
-
-    def say(name: str, sentence: str, level: int = logging.INFO) -> None:
-        told = {"target": name, "sentence": sentence}
-        log.log(level, "%s: %s", name or "daemon", sentence, extra=told)
-
+    logging.getLogger("tuner.control").setLevel(logging.DEBUG if verbose else logging.INFO)
     early: list[int] = []  # signals that came while the file was read
     signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
-    daemon = Daemon(path, now=now, windows=windows, fast=fast, say=say)
-    web = web_server(daemon, lambda sentence: say("", sentence))
+    daemon = Daemon(path, now=now, windows=windows, fast=fast)
+    web = web_server(daemon, lambda sentence: log_sentence("", sentence))
     signal.signal(signal.SIGHUP, lambda *_: daemon.reload())
     if early:
         daemon.reload()
@@ -62,9 +57,9 @@ def run_daemon(
         signal.signal(number, lambda *_: daemon.stop())
     number_kept = len(daemon.config.targets)
     targets = "1 target" if number_kept == 1 else f"{number_kept} targets"
-    say("", f"keeps {targets}, state in {daemon.config.state}")
+    log_sentence("", f"keeps {targets}, state in {daemon.config.state}")
     daemon.run(web)
-    say("", "stopped")
+    log_sentence("", "stopped")
 
 
 def web_server(daemon: Daemon, say: Callable[[str], None]) -> WebServer | None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import io
 import json
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
 
 import pytest
 
+from tests.control.daemon.daemon_bed import Bed
 from tuner.control.daemon.log import JsonLines, begin_log
+from tuner.control.daemon.worker import Worker
+from tuner.control.store import order_book
+from tuner.control.store.store import Store
+from tuner.errors import StorageError
 
 
 def test_a_message_is_a_json_object_on_one_line() -> None:
@@ -65,3 +73,54 @@ def test_no_message_forges_another() -> None:
     assert "a: model 'x 2026-01-01 INFO b: stopped'" in first
     assert len(first) <= 4000
     assert [line for line in others if not line.startswith("  ")] == [others[0]]
+
+
+@pytest.fixture
+def verbose() -> Iterator[io.StringIO]:
+    """What a daemon writes that logs JSON, and also windows after which nothing was changed."""
+    stream, root, ours = io.StringIO(), logging.getLogger(), logging.getLogger("tuner.control")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    try:
+        begin_log(stream, as_json=True)
+        ours.setLevel(logging.DEBUG)
+        yield stream
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
+
+
+def test_each_message_of_a_worker_has_its_target(
+    bed: Bed, verbose: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a field, and not within the message: also errors, and what is logged at the level of debugging."""
+
+    def first_fails(real: Callable[..., Any], error: Exception) -> Callable[..., Any]:
+        errors = [error]
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            if errors:
+                raise errors.pop()
+            return real(*arguments, **options)
+
+        return call
+
+    bed.write(("a", "apply", ""))
+    bed.run(windows=1)  # which makes the store
+    bed.write(("a", "recommend", "objective: cpu"))
+    monkeypatch.setattr(Worker, "_driver", first_fails(Worker._driver, RuntimeError("a bug")))
+    monkeypatch.setattr(Store, "note", first_fails(Store.note, StorageError("the disk is full")))
+    failing = first_fails(order_book.orders_of, StorageError("the disk is broken"))
+    monkeypatch.setattr(order_book, "orders_of", failing)
+    with closing(Store(bed.folder / "s.db")) as store:
+        Worker(bed.daemon().config.targets[0], store, fast=True, windows=12).run()
+
+    lines = [json.loads(line) for line in verbose.getvalue().splitlines()]
+    assert {line.get("target") for line in lines} == {"a"}
+    messages = [line["message"] for line in lines]
+    assert not [message for message in messages if message.startswith("a: ")]
+    assert {"unexpected", "the disk is full", "the disk is broken"} <= set(messages)
+    for begun in ("has another objective now", "hold, "):
+        assert any(message.startswith(begun) for message in messages)
+    advised = [line for line in lines if ": recommended; " in line["message"]]
+    assert {line["level"] for line in advised} == {"info", "debug"}

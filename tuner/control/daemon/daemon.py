@@ -30,8 +30,9 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.control.daemon.config import DaemonConfig, TargetConfig
-from tuner.control.daemon.report import Say, WorkerReport, log_sentence
+from tuner.control.daemon.report import Say, WorkerReport
 from tuner.control.daemon.worker import Worker
+from tuner.control.sentence import log_sentence
 from tuner.control.store.daemon_store import DaemonStore
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, TunerError

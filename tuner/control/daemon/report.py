@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from tuner.knobs import Configuration
     from tuner.planning.autoscale import ScalingAdvice
 
-__all__ = ["Say", "WorkerReport", "log_sentence"]
-
-log = logging.getLogger(__name__)
+__all__ = ["Say", "WorkerReport"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +43,3 @@ class Say(Protocol):
 
     def __call__(self, name: str, sentence: str, level: int = logging.INFO, /) -> None:
         """Log the sentence."""
-
-
-def log_sentence(name: str, sentence: str, level: int = logging.INFO) -> None:
-    """Write a sentence to the module's log: the default of whoever takes a :class:`Say`."""
-    log.log(level, "%s: %s", name, sentence)

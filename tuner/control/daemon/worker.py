@@ -21,7 +21,7 @@ from tuner.adapters import connect
 from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.daemon.measurer import ReportingMeasurer
-from tuner.control.daemon.report import Say, WorkerReport, log_sentence
+from tuner.control.daemon.report import Say, WorkerReport
 from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
 from tuner.control.daemon.target import attached
 from tuner.control.decide.decision import Apply, Hold, Rollback
@@ -35,6 +35,7 @@ from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import prevailing
 from tuner.control.drive.scaling import TargetScaling
 from tuner.control.drive.watched import Watched, longest
+from tuner.control.sentence import log_sentence
 from tuner.control.store.journal import (
     StoreJournal,
     last_change,
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
     from tuner.knobs import Configuration
 
 __all__ = ["Worker"]
-
-log = logging.getLogger(__name__)
 
 SAVE_EVERY = 50
 """The agent is saved after every so many windows. The windows themselves are stored at once."""
@@ -184,7 +183,7 @@ class Worker:
         place = (type(error).__name__, last.filename, last.lineno)
         if place not in self._tracebacks:
             self._tracebacks.add(place)
-            log.exception("%s: unexpected", self.config.name)
+            log_sentence(self.config.name, "unexpected", logging.ERROR, error=error)
 
     @property
     def _done(self) -> bool:
@@ -458,14 +457,14 @@ class Worker:
             )
         if isinstance(decision, Hold):
             self._logged_advice = ""
-            log.debug("%s: hold, %s", self.config.name, decision.reason)
+            log_sentence(self.config.name, f"hold, {decision.reason}", logging.DEBUG)
             return
         verb = "roll back" if isinstance(decision, Rollback) else "apply"
         text = driver.loop.space.format(decision.configuration)
         problem = f" ({record.error})" if record.error else ""
         came_of_it = f"{verb} {text}: {record.outcome}{problem}"
         if came_of_it == self._logged_advice:  # the same advice as before is logged once
-            log.debug("%s: %s; %s", self.config.name, came_of_it, decision.reason)
+            log_sentence(self.config.name, f"{came_of_it}; {decision.reason}", logging.DEBUG)
             return
         self._logged_advice = came_of_it if record.outcome in {"recommended", "postponed"} else ""
         self._say(f"{came_of_it}; {decision.reason}", note=False)
@@ -477,4 +476,4 @@ class Worker:
             try:
                 self._store.note(sentence if self._id else f"{self.config.name}: {sentence}", self._id)
             except StorageError as error:
-                log.warning("%s: %s", self.config.name, error)
+                log_sentence(self.config.name, str(error), logging.WARNING)

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tuner.control.decide.orders import Orders
+from tuner.control.sentence import log_sentence
 from tuner.control.store.database import PARSE_ERRORS
 from tuner.control.store.rows import KnobRow, configuration_of, knobs_of, same
 from tuner.control.store.store import Store
@@ -31,8 +32,6 @@ __all__ = [
     "salvaged_orders",
     "unpin",
 ]
-
-log = logging.getLogger(__name__)
 
 LONGEST_WORD = 200
 """Most characters of the reason of an order."""
@@ -56,7 +55,7 @@ class StoredOrders:
         try:
             self._last = orders_of(self._store, self._name)
         except StorageError as error:
-            log.warning("%s: %s", self._name, error)
+            log_sentence(self._name, str(error), logging.WARNING)
         return self._last
 
     def moved(self, pinned: Configuration, found: Configuration) -> None:

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.rules import PAUSED
 from tuner.control.drive.state import RunState
+from tuner.control.sentence import log_sentence
 from tuner.control.store.database import Database
 from tuner.control.store.rows import (
     KnobRow,
@@ -49,8 +50,6 @@ __all__ = [
     "Store",
     "without_credentials",
 ]
-
-log = logging.getLogger(__name__)
 
 UNENDED = "outcome IN ('decided', 'applying')"
 """The SQL condition for a decision whose end was not written."""
@@ -265,7 +264,7 @@ class Store(Database):
 
     def _log_event(self, db: sqlite3.Connection, row: sqlite3.Row, sentence: str) -> None:
         """Log a sentence about the target of a row, and store it as an event."""
-        log.warning("%s: %s", row["name"], sentence)
+        log_sentence(row["name"], sentence, logging.WARNING)
         insert(db, "event", {"target": row["id"], "time": self.now(), "sentence": sentence})
 
     def decided(
