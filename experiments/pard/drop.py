@@ -236,7 +236,8 @@ def query_of(name: str) -> Query:
         }
         for stage, following in calls.items()
     ]
-    fields = {"slo_ms": slo_ms, "stages": stages, "worst_case": True}
+    # A thousandth of the SLO was the planner's own step when the stored figures were taken.
+    fields = {"slo_ms": slo_ms, "stages": stages, "worst_case": True, "resolution_ms": slo_ms / 1000}
     one = Query.model_validate({**fields, "rate": 100.0})
     rate = 100.0 * PLANNED * ACCELERATORS / plan_query(one).accelerators
     return Query.model_validate({**fields, "rate": round(rate, 1)})

@@ -60,6 +60,53 @@ def test_no_split_is_better(graph: dict[str, str], worst_case: bool) -> None:
         assert found == pytest.approx(exhaustive_split(query, choices), rel=1e-9)
 
 
+@pytest.mark.parametrize("slo", [30, 60, 120, 300, 1500])
+def test_whole_milliseconds_are_exact_unless_told_otherwise(slo: int) -> None:
+    """Also where the SLO is no divisor of its thousand steps: what adds up to it exactly fits."""
+    generator = np.random.default_rng(slo)
+    for _ in range(10):
+        stages = [
+            {
+                "name": name,
+                "alpha_ms": generator.integers(1, slo // 9 + 1).item(),
+                "beta_ms": slo // 6,
+                "max_batch": 4,
+                "next": [{"stage": other, "gamma": generator.uniform(0.1, 4)} for other in called],
+            }
+            for name, called in TREE.items()
+        ]
+        query = Query.model_validate({"slo_ms": slo, "rate": 100, "stages": stages})
+        choices = choices_of(query)
+
+        found = sum(accelerators(query, choices, best_split(query, choices)).values())
+
+        assert found == pytest.approx(exhaustive_split(query, choices), rel=1e-9)
+
+
+def test_times_that_add_up_to_the_slo_fit() -> None:
+    """A short SLO that they fill to the millisecond."""
+    calls = [{"stage": "car", "gamma": 0.1}, {"stage": "face", "gamma": 3}]
+    stages = [
+        {"name": "detect", "alpha_ms": 1, "beta_ms": 20, "next": calls},
+        {"name": "car", "alpha_ms": 0.5, "beta_ms": 5},
+        {"name": "face", "alpha_ms": 3, "beta_ms": 5},
+    ]
+
+    plan = plan_query(Query.model_validate({"slo_ms": 30, "rate": 500, "stages": stages}))
+
+    assert {stage.name: stage.batch for stage in plan.stages} == {"detect": 2, "car": 6, "face": 1}
+    assert plan.accelerators == pytest.approx(17.5667, abs=1e-4)
+
+
+def test_an_slo_of_minutes_is_split_in_whole_milliseconds() -> None:
+    """The grid has a limit, which only a step of one's own exceeds."""
+    query = make_query(TREE, np.random.default_rng(2), slo_ms=90_000)
+
+    assert plan_query(query).accelerators > 0
+    with pytest.raises(InvalidInput, match="1 ms cut the SLO into more than 20,000 steps"):
+        plan_query(query.model_copy(update={"resolution_ms": 1.0}))
+
+
 def test_budgets_fill_the_slo_along_the_longest_paths() -> None:
     """No path takes longer than the SLO, and every stage is on one that takes all of it."""
     query = make_query(NESTED, np.random.default_rng(1), largest=64)

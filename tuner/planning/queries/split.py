@@ -11,6 +11,7 @@ are rounded up to the grid, so that the SLO holds; what this leaves is used by g
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from tuner.planning.queries.series_parallel import Part, Series, decompose
 __all__ = ["Batches", "best_split", "choices_of"]
 
 GRID = 1000
-"""Steps of the SLO, unless the query says otherwise."""
+"""Steps of the SLO, at least, unless the query says otherwise."""
 MOST_STEPS = 20_000
 BLOCK = 1 << 20
 """Sums that are compared at once."""
@@ -65,10 +66,11 @@ def best_split(query: Query, choices: dict[str, Choices]) -> Batches:
     Raises:
         InvalidInput: The query is neither a tree nor a fork-join graph, or the grid is too fine.
     """
-    step = query.slo / GRID if query.resolution_ms is None else query.resolution_ms / 1e3
+    step_ms = _usual_step(query.slo_ms) if query.resolution_ms is None else query.resolution_ms
+    step = step_ms / 1e3
     steps = int(query.slo / step + TOLERANCE)
     if steps > MOST_STEPS:
-        problem = f"{query.resolution_ms:g} ms cut the SLO into more than {MOST_STEPS:,} steps"
+        problem = f"{step_ms:g} ms cut the SLO into more than {MOST_STEPS:,} steps"
         raise InvalidInput("resolution_ms", problem, "raise it")
     least = _least(decompose(query), query, choices, step, steps)
     places = dict.fromkeys(choices, 0)  # the only split there is if what was rounded up is too long
@@ -79,6 +81,15 @@ def best_split(query: Query, choices: dict[str, Choices]) -> Batches:
             places[name] = int(np.searchsorted(_steps(each, step), budgets[name], "right")) - 1
     places = grow(query, choices, places, [(name,) for name in query.order], "saving")
     return {name: int(choices[name].batch[place]) for name, place in places.items()}
+
+
+def _usual_step(slo_ms: float) -> float:
+    """Return the step of the grid unless the query says otherwise, ms.
+
+    Times are mostly measured, and SLOs set, in whole milliseconds: on this grid they are exact, so that those
+    fit that add up to the SLO. Of an SLO above ``MOST_STEPS`` ms a step has several.
+    """
+    return max(1.0, math.ceil(slo_ms / MOST_STEPS)) / math.ceil(GRID / slo_ms)
 
 
 def _steps(choices: Choices, step: float) -> np.ndarray:
