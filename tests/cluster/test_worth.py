@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from tuner.cluster.goodput import Good, goodput
 from tuner.cluster.worth import bad_interval, doubts, other_rates
 from tuner.errors import InvalidInput
 
+LINE = {"alpha_ms": 1.0, "beta_ms": 5.0}
+
 
 def make(seconds: float = 8.0, **session: object) -> Scenario:
     """Return a small cluster."""
-    fields = {"name": "a", "alpha_ms": 1.0, "beta_ms": 5.0, "slo_ms": 25.0, "rate": 200.0, **session}
+    fields = {"name": "a", **LINE, "slo_ms": 25.0, "rate": 200.0, **session}
     return Scenario(
         policy="eager", accelerators=1, sessions=(Session.model_validate(fields),), seconds=seconds
     )
@@ -67,6 +70,35 @@ def test_a_trace_that_is_not_played_to_its_end_is_noted(tmp_path: Path, seconds:
     scenario, whole = make(seconds, **fields), make(2.0, **fields)
     assert said in doubts(scenario, simulate(scenario))[-1]
     assert doubts(whole, simulate(whole)) == ()
+
+
+@pytest.mark.compiled
+def test_a_trace_with_too_few_requests_is_noted(tmp_path: Path) -> None:
+    """Of a number of requests that no trace holds only those that it has are simulated."""
+    (tmp_path / "times.csv").write_text("".join(f"{number / 600}\n" for number in range(1800)))
+    session = Session.model_validate(
+        {"name": "a", **LINE, "slo_ms": 25, "arrival": f"trace:{tmp_path / 'times.csv'}"}
+    )
+    fields = {"policy": "eager", "accelerators": 2, "sessions": (session,)}
+    short, whole = (Scenario.model_validate({**fields, "requests": count}) for count in (5000, 1800))
+
+    assert doubts(short, simulate(short)) == ("the traces have only 1,800 of the 5,000 `requests`",)
+    assert doubts(whole, simulate(whole)) == ()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("run", [simulate, goodput])
+def test_requests_that_all_come_at_the_same_time_are_refused(
+    tmp_path: Path, run: Callable[[Scenario], object]
+) -> None:
+    """They have no rate. One more is enough."""
+    (tmp_path / "times.csv").write_text("3\n" * 20 + "4\n5\n")
+    session = {"name": "a", **LINE, "slo_ms": 25, "arrival": f"trace:{tmp_path / 'times.csv'}"}
+    fields = {"policy": "eager", "accelerators": 1, "sessions": [session]}
+
+    with pytest.raises(InvalidInput, match="requests: must be more than 20: the first 20 all come at 0 s"):
+        run(Scenario.model_validate({**fields, "requests": 20}))
+    run(Scenario.model_validate({**fields, "requests": 21}))
 
 
 @pytest.mark.compiled

@@ -45,7 +45,7 @@ def doubts(
         good: Which bad rates are good.
     """
     texts = _luck_doubts(outcome, good)
-    texts += _trace_doubts(scenario)
+    texts += _trace_doubts(scenario, outcome)
     if rate is not None and not scenario.at_once:
         most = capacity(scenario)
         if rate > most * EXCESS:
@@ -95,10 +95,12 @@ def _luck_doubts(outcome: Outcome, good: Good) -> list[str]:
     ]
 
 
-def _trace_doubts(scenario: Scenario) -> list[str]:
+def _trace_doubts(scenario: Scenario, outcome: Outcome) -> list[str]:
     """Return sentences on traces that last longer than what is simulated, or end before."""
     if scenario.requests is not None:
-        return []
+        if not scenario.traced or outcome.requests >= scenario.requests:
+            return []
+        return [f"the traces have only {outcome.requests:,} of the {scenario.requests:,} `requests`"]
     begin, end, _ = scenario.interval
     texts = []
     for session in scenario.each_session:

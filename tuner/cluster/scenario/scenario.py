@@ -238,8 +238,16 @@ class Scenario(Form):
 
     @cached_property
     def _all_have_come(self) -> float:
-        """Just after the last of a given number of requests has come by their rates, s."""
-        return float(np.nextafter(self._make_stream().last_arrival(), np.inf))
+        """Just after the last of a given number of requests has come by their rates, s.
+
+        Raises:
+            InvalidInput: All of them come at once, so that they have no rate; a trace cannot be read.
+        """
+        last = self._make_stream().last_arrival()
+        if last <= 0:
+            problem = f"must be more than {self.requests:,}: the first {self.requests:,} all come at 0 s"
+            raise InvalidInput("requests", problem)
+        return float(np.nextafter(last, np.inf))
 
     @property
     def duration(self) -> float:
