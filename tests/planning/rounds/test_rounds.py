@@ -30,10 +30,12 @@ def test_the_form_of_the_report_is_read(tmp_path: Path) -> None:
 
 
 def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """All digits; sorted by arrival. A name that would break a line is refused."""
-    write_replay(tmp_path / "log", JOBS[::-1])
+    """All digits, also of numpy's numbers; sorted by arrival. A name that would break a line is refused."""
+    drawn = [job._replace(slo=np.float64(job.slo), rate=np.float64(job.rate)) for job in JOBS]
+    for jobs in (JOBS, drawn):
+        write_replay(tmp_path / "log", jobs[::-1])
 
-    assert read_replay(tmp_path / "log") == JOBS
+        assert read_replay(tmp_path / "log") == JOBS
     with pytest.raises(ValueError, match="hold no commas"):
         write_replay(tmp_path / "log", [JOBS[0]._replace(model="a, b")])
 

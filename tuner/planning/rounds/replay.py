@@ -103,5 +103,6 @@ def write_replay(path: Path, jobs: Iterable[InferenceJob]) -> None:
     for job in jobs:
         if any(mark in text for text in (job.name, job.model) for mark in ",\n<>#"):
             raise ValueError(f"names in a replay log hold no commas, brackets and `#`, but got {job}")
-        lines.append(f"{job.name}, {job.model}, {job.slo * 1e3!r}, {job.rate!r}, {job.arrival!r}")
+        slo, rate, arrival = float(job.slo), float(job.rate), float(job.arrival)  # numpy's show their type
+        lines.append(f"{job.name}, {job.model}, {slo * 1e3!r}, {rate!r}, {arrival!r}")
     write_atomically(path, "\n".join(lines) + "\n")
