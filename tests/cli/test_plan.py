@@ -82,6 +82,16 @@ rate: 100
             CLUSTER.replace("profile_ms: {4: 50, 8: 90, 16: 125}", "alpha_ms: 1"),
             "needs one profile",
         ),
+        (
+            "cluster",
+            CLUSTER.replace("8: 90,", "8: 9,"),
+            "sessions[1].profile_ms: must not fall, but a batch of 8 takes 9 ms after 50 ms",
+        ),
+        (
+            "query",
+            QUERY.replace("{1: 5, 8: 20}", "{1: 5, 8: -20}"),
+            "stages[1].profile_ms: must be above 0 ms, but a batch of 8 takes -20 ms",
+        ),
         ("cluster", "sessions: []\n", "needs at least one"),
         ("cluster", f"previous: none.json\n{CLUSTER}", "there is no file none.json"),
         (

@@ -29,6 +29,17 @@ def test_a_log_is_replayed(run: Run) -> None:
     assert (code, "job 1 is of z" in err) == (2, True)
 
 
+def test_a_mistyped_profile_is_refused(run: Run) -> None:
+    """A table that falls is no repaired measurement here."""
+    Path("l.csv").write_text("1, a, 200, 64, 0\n")
+    Path("m.yaml").write_text("models: [{name: a, profile_ms: {4: 500, 8: 75}}]")
+
+    code, out, err = run("plan", "replay", "l.csv", "--models", "m.yaml", "--accelerators", "2")
+
+    assert (code, out) == (2, "")
+    assert "models[0].profile_ms: must not fall, but a batch of 8 takes 75 ms after 500 ms" in err
+
+
 def test_jobs_that_are_never_in_time_are_an_error_beside_the_rounds_of_the_others(run: Run) -> None:
     """Named in the stored rounds and in one error."""
     Path("l.csv").write_text("1, a, 20, 64, 0\n2, a, 200, 64, 0\n")

@@ -16,7 +16,7 @@ from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_bes
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_json
 from tuner.planning.packing.prefixed import asked_for, prefix_load
-from tuner.planning.pools.catalogue import Table
+from tuner.planning.pools.catalogue import SoundTable
 
 __all__ = ["KIND", "MOST_BACKENDS", "ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
 
@@ -40,7 +40,7 @@ Mebibytes = Annotated[Positive, Field(le=1e9)]
 class LoadProfile(StrictPart):
     """How long a batch executes: a table from batch size to ms, or a line."""
 
-    profile_ms: Table | None = None
+    profile_ms: SoundTable | None = None
     """``{4: 50, 8: 75}``; between the sizes the time is interpolated, larger batches are not formed."""
     alpha_ms: NotNegative | None = None
     """Instead of a table: ms per request of the batch."""

@@ -5,23 +5,34 @@ to milliseconds. A line may have the batching knobs of a server, which splits la
 Between the sizes of a table the time is interpolated; outside them it is unknown, and whatever needs it is
 refused. Two errors of measurement are repaired, and a note says so: times that are not positive are left out,
 as if those sizes had not been measured; a table that falls somewhere is made monotone by the cumulative
-maximum, which never promises a shorter time than was measured.
+maximum, which never promises a shorter time than was measured. A ``SoundTable``, of plans without such notes,
+is refused instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import ConfigDict, Discriminator, Field, RootModel, Tag
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel, Tag
 from pydantic import model_validator as check_model
 
 from tuner.errors import InvalidInput
 from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPart
 from tuner.workload.sizes import SizeDistribution
 
-__all__ = ["CatalogueFile", "InstanceType", "Line", "Offers", "Table", "TypeProfile", "make_offers"]
+__all__ = [
+    "CatalogueFile",
+    "InstanceType",
+    "Line",
+    "Offers",
+    "SoundTable",
+    "Table",
+    "TypeProfile",
+    "make_offers",
+]
 
 LARGEST_BATCH = 1024
 """Items; larger batches are never formed from a line."""
@@ -139,6 +150,21 @@ class Table(RootModel[Annotated[dict[Items, Annotated[float, Field(strict=True)]
     def left_out(self) -> tuple[int, ...]:
         """Return the sizes whose time is not positive."""
         return tuple(sorted(size for size, time in self.root.items() if time <= 0))
+
+
+def _needs_no_repair(table: Table) -> Table:
+    """Return the table; raises ValueError if a time is not positive, or that of a smaller size is longer."""
+    for size, time in table.root.items():
+        if time <= 0:
+            raise ValueError(f"must be above 0 ms, but a batch of {size} takes {time:g} ms")
+    for (_, less), (size, more) in pairwise(sorted(table.root.items())):
+        if more < less:
+            raise ValueError(f"must not fall, but a batch of {size} takes {more:g} ms after {less:g} ms")
+    return table
+
+
+SoundTable = Annotated[Table, AfterValidator(_needs_no_repair)]
+"""A table of which no time was repaired."""
 
 
 def _form(value: Any) -> str:

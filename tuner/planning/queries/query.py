@@ -17,7 +17,7 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
 from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPart
-from tuner.planning.pools.catalogue import Line, Table
+from tuner.planning.pools.catalogue import Line, SoundTable
 
 __all__ = ["Call", "Choices", "Query", "QueryStage"]
 
@@ -55,7 +55,7 @@ class QueryStage(StrictPart):
     """A model of the query, with its execution profile."""
 
     name: str = Field(min_length=1)
-    profile_ms: Table | None = None
+    profile_ms: SoundTable | None = None
     """Milliseconds by batch size; between the sizes the time is interpolated."""
     alpha_ms: NotNegative | None = None
     """Instead of a table: ms per request of the batch."""
@@ -77,14 +77,12 @@ class QueryStage(StrictPart):
         return self
 
     def _smallest(self) -> int:
-        return (
-            1 if self.profile_ms is None else min(s for s, time in self.profile_ms.root.items() if time > 0)
-        )
+        return 1 if self.profile_ms is None else min(self.profile_ms.root)
 
     def latency(self, longest: float) -> np.ndarray:
         """Return the execution times of batches of 1, of 2, and so on, while they are within a time, s."""
         if self.profile_ms is not None:
-            profile: Table | Line = self.profile_ms
+            profile: SoundTable | Line = self.profile_ms
         else:
             profile = Line(alpha_ms=self.alpha_ms or 0.0, beta_ms=self.beta_ms or 0.0)
         largest = min(profile.largest_batch(longest), self.max_batch or profile.largest_batch(longest))
