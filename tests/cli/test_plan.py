@@ -212,6 +212,21 @@ def test_a_catalogue_may_be_a_file_beside_the_scenario(plan: Plan) -> None:
     assert "at 128 items" in stored["notes"][0]
 
 
+@pytest.mark.compiled
+def test_a_trace_in_whose_place_poisson_arrivals_are_simulated_is_named(plan: Plan) -> None:
+    """Beside the plan and in its JSON; by the paper's rule nothing is simulated."""
+    Path("times.csv").write_text("0\n1\n2\n")
+    text = f"budget: 1.0\n{CATALOGUE}{SESSION.replace('model: m', 'model: m, arrival: trace:times.csv')}"
+
+    code, out, _, stored = plan("instances", text)
+    paper = plan("instances", text, "--rule", "paper")
+
+    assert (code, paper.code) == (0, 0)
+    assert "simulated under Poisson arrivals, not under the session's trace" in stored["notes"][-1]
+    assert stored["notes"][-1] in out
+    assert "Poisson" not in paper.out
+
+
 def test_mistakes_in_a_catalogue_file_are_named_with_its_line(plan: Plan) -> None:
     """Not with the scenario's."""
     Path("types.yaml").write_text(CATALOGUE.replace("price: 0.1", "price: free"))

@@ -59,7 +59,11 @@ def plan_instances(
     learned = load_yaml(profiles, LearnedFile) if profiles is not None else None  # JSON is YAML
     order = make_order(scenario, learned)
     trial = PoolTrial(scenario, order.types)
-    plan = plan_order(order) if rule is Rule.PAPER else plan_by_trials(order, trial)
+    if rule is Rule.PAPER:
+        plan = plan_order(order)
+    else:
+        notes = (*order.offers.notes, *trial.notes)
+        plan = plan_by_trials(order._replace(offers=order.offers._replace(notes=notes)), trial)
     running = running_pool(scenario, plan, None if rule is Rule.PAPER else trial.goodput)
     console = make_console()
     print_notes(console, plan.offers.notes)

@@ -16,6 +16,11 @@ TOLERANCE = 0.01
 REQUESTS = 10_000
 """Of a simulation whose result is shown."""
 POLICY = "kairos"
+POISSON = "poisson"
+TRACED = (
+    "the pools are simulated under Poisson arrivals, not under the session's trace; simulate the chosen one "
+    "under it with `tuner goodput`"
+)
 
 
 class PoolTrial:
@@ -40,7 +45,9 @@ class PoolTrial:
             "network": scenario.network,
         }
         session = scenario.sessions[0]
-        arrival = "poisson" if session.traced else session.arrival
+        arrival = POISSON if session.traced else session.arrival
+        self.notes: tuple[str, ...] = (TRACED,) if session.traced else ()
+        """What in the file the simulations do not follow, in sentences."""
         self._seed = scenario.seed
         self._session = session.model_copy(update={"rate": None, "arrival": arrival, "copies": 1})
 
