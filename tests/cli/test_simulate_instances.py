@@ -92,6 +92,22 @@ def test_drs_finds_its_threshold(tuner: Run, tmp_path: Path) -> None:
     assert 0 < threshold <= 1000
 
 
+@pytest.mark.compiled
+def test_the_threshold_of_drs_on_accelerators(tuner: Run, tmp_path: Path) -> None:
+    """It is shown and stored, too; a line that is short enough for larger batches says nothing of them."""
+    (tmp_path / "own.yaml").write_text(
+        "policy: drs\naccelerators: 2\nrequests: 200\n"
+        "sessions: [{name: a, alpha_ms: 0.01, beta_ms: 5, slo_ms: 40, rate: 100, sizes: 'gaussian:100,20'}]\n"
+    )
+
+    code, printed, _ = tuner("simulate", "own.yaml", "--json", "out.json")
+
+    threshold = json.loads((tmp_path / "out.json").read_text())["options"]["threshold"]
+    assert code == 0
+    assert f"drs (threshold {threshold}), 2 accelerators" in printed
+    assert "batches of a" not in printed
+
+
 @pytest.mark.parametrize(
     ("command", "old", "new", "said"),
     [

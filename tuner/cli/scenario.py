@@ -99,11 +99,14 @@ def with_threshold(scenario: Scenario, report: Callable[[str], None], good: Good
 
 
 def outcome_json(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
-    """Return what is stored of an outcome; of rented instances also their cost and what each type served."""
-    if scenario.rental is None:
-        return outcome.to_json()
-    rented = scenario.rental.to_json(scenario.each_session, outcome)
-    return {"options": scenario.options, **rented}
+    """Return what is stored of an outcome.
+
+    Under a distribution policy, and of rented instances, its options are, too; of these also their cost and
+    what each type served.
+    """
+    if scenario.rental is not None:
+        return {"options": scenario.options, **scenario.rental.to_json(scenario.each_session, outcome)}
+    return ({"options": scenario.options} if scenario.distributes else {}) | outcome.to_json()
 
 
 def save(path: Path | None, scenario: Scenario, seconds: float, content: dict[str, Any]) -> None:
@@ -177,14 +180,16 @@ def epochs_table(run: EpochRun) -> object:
 
 
 def _title(scenario: Scenario, outcome: Outcome) -> str:
+    options = ", ".join(f"{name} {value}" for name, value in scenario.options.items())
+    policy = f"{scenario.policy}{f' ({options})' if options else ''}"
     if scenario.rental is None:
         count = len(outcome.utilisation)
         what = f"{count} accelerator{'s' * (count > 1)}"
-        return f"{scenario.policy}, {what} {outcome.mean_utilisation:.0%} busy"
-    options = ", ".join(f"{name} {value}" for name, value in scenario.options.items())
+        # Options of a batching policy may be long: `rates` or a `placement` of every session.
+        named = policy if scenario.distributes else scenario.policy
+        return f"{named}, {what} {outcome.mean_utilisation:.0%} busy"
     pool = ", ".join(f"{count} x {name}" for name, count in scenario.rental.pool.items())
-    cost = f"{scenario.rental.cost:.4g} $/h"
-    return f"{scenario.policy}{f' ({options})' if options else ''} on {pool} for {cost}"
+    return f"{policy} on {pool} for {scenario.rental.cost:.4g} $/h"
 
 
 def _row(session: SessionOutcome, rental: Rental | None) -> list[str]:

@@ -59,9 +59,11 @@ def doubts(
 
 def _batch_doubts(scenario: Scenario) -> list[str]:
     """Return sentences on batches that are kept smaller than they could be."""
+    if scenario.distributes:  # it makes none
+        return []
     texts = []
     for session in scenario.sessions:
-        capped = None if scenario.distributes else scenario.hardware.capping_kind(session)
+        capped = scenario.hardware.capping_kind(session)
         if capped is not None:
             kind, largest, other = capped
             texts.append(
