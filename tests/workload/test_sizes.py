@@ -78,10 +78,11 @@ def test_sizes_that_never_come_are_left_out() -> None:
     assert sizes.probability.sum() == pytest.approx(1)
 
 
-def test_traces_are_counted(tmp_path: Path) -> None:
-    """One size per line; comments and empty lines are skipped."""
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_traces_are_counted(tmp_path: Path, encoding: str) -> None:
+    """One size per line; comments, empty lines and the mark of some editors are skipped."""
     path = tmp_path / "sizes.txt"
-    path.write_text("# items\n10\n\n10\n 30 # a large one\n10\n")
+    path.write_text("# items\n10\n\n10\n 30 # a large one\n10\n", encoding)
 
     sizes = parse_sizes(f"trace:{path}")
 

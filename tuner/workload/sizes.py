@@ -206,7 +206,7 @@ def _numbers(text: str, rest: str, highest: float) -> tuple[float, float]:
 def _read_trace(path: Path) -> SizeDistribution:
     counts = np.zeros(LARGEST + 1)
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 entry = line.partition("#")[0].strip()
                 if entry:
