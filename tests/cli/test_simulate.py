@@ -8,11 +8,14 @@ import shutil
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pytest
 
 from tests.command_line import Run
 from tests.docs.page import blocks, run_commands
+from tuner.cli.scenario import bad_text
 from tuner.cluster.goodput import Good
+from tuner.cluster.outcome import Outcome, SessionOutcome
 from tuner.cluster.pipelines.scenario import PipelineScenario
 from tuner.cluster.scenario import Scenario
 from tuner.errors import InvalidInput
@@ -58,6 +61,37 @@ def test_simulate_prints_and_stores(tuner: Run, tmp_path: Path) -> None:
     assert len(stored["utilisation"]) == 2
     assert all(0 < share < 1 for share in stored["utilisation"])
     assert 0 <= stored["bad_rate"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("bad", "requests", "interval"),
+    [
+        (1000, 1000, "99.62 to 100 %"),
+        (9990, 10_000, "99.82 to 99.95 %"),
+        (3, 100, "1 to 8.5 %"),
+        (0, 100_000_000, "0 to 0.0000038 %"),
+    ],
+)
+def test_a_share_has_no_exponent(bad: int, requests: int, interval: str) -> None:
+    """Neither where nearly all requests are bad, nor where nearly none is."""
+    none = np.zeros(1, np.int64)
+    session = SessionOutcome(
+        name="a",
+        slo=0.025,
+        quantile=0.99,
+        seconds=1.0,
+        good=requests - bad,
+        late=bad,
+        dropped=0,
+        mean_latency=0.0,
+        mean_queueing=0.0,
+        max_queueing=0.0,
+        latencies=none,
+        batches=none,
+        served=none,
+    )
+
+    assert f"({interval}, " in bad_text(Outcome(sessions=(session,), utilisation=(), seconds=1.0))
 
 
 def test_the_same_seed_gives_the_same_file(tuner: Run, tmp_path: Path) -> None:

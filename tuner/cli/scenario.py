@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -121,7 +122,7 @@ def bad_text(outcome: Outcome) -> str:
 
     bad = round(outcome.bad_rate * outcome.requests)
     low, high = bad_interval(bad, outcome.requests)
-    interval = f"{100 * low:.2g} to {100 * high:.2g} %, 95 % sure if requests were independent"
+    interval = f"{_percent(low)} to {_percent(high)} %, 95 % sure if requests were independent"
     return f"{100 * outcome.bad_rate:.2f} % of {outcome.requests:,} requests late or dropped ({interval})"
 
 
@@ -211,6 +212,11 @@ def _row(session: SessionOutcome, rental: Rental | None) -> list[str]:
 
 def _shares(requests: int, *counts: int, digits: int = 2) -> list[str]:
     return [f"{100 * count / requests:.{digits}f}" if requests else "-" for count in counts]
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent without an exponent, which `g` writes for 100 of two digits."""
+    return f"{Decimal(f'{100 * share:.{2 if share < 0.1 else 4}g}'):f}"
 
 
 def _number(value: float) -> str:
