@@ -30,19 +30,22 @@ def address(service: Echo) -> Iterator[str]:
 
 def test_a_grant(service: Echo, address: str) -> None:
     """It says where to send; the end of the block says how long that took."""
+    before = time.monotonic()
     with GrantClient(address, token=TOKEN) as client:
-        with client.grant("echo", items=3, kind="(2,)", timeout=9.0) as granted:
+        with client.grant("echo", items=3, kind="(2,)", timeout=90.0) as granted:
             assert (granted.address, granted.model, granted.timeout) == ("backend:1", "model", 0.5)
         with pytest.raises(KeyError), client.grant("echo"):
             raise KeyError
         with client.grant("echo") as granted:
             granted.lost(ConnectionError("connection refused"))
+    after = time.monotonic()
 
     ask, took = service.asks[0], service.ended[0].seconds
     assert (ask.session, ask.items, ask.kind) == ("echo", 3, "(2,)")
-    assert ask.deadline == pytest.approx(time.monotonic() + 9, abs=5)
+    assert ask.deadline is not None
+    assert before <= ask.deadline - 90 <= after
     assert took is not None
-    assert 0 < took < 5
+    assert 0 < took <= after - before
     assert service.ended[1:] == [Ended(), Ended(None, "connection refused")]
 
 
