@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -38,11 +39,18 @@ def test_a_dispatcher_that_is_off_the_network(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "ASK_AFTER", 0.1)
     monkeypatch.setattr(module, "ANSWERS_WITHIN", 0.1)
 
+    talking: set[asyncio.StreamWriter] = set()
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(SETTINGS)
-        while await reader.read(1_000):
-            pass
+        talking.add(writer)
+        with suppress(ConnectionError):
+            writer.write(SETTINGS)
+            while await reader.read(1_000):
+                pass
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        talking.discard(writer)
 
     async def main() -> None:
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
@@ -50,6 +58,9 @@ def test_a_dispatcher_that_is_off_the_network(monkeypatch: pytest.MonkeyPatch) -
             with pytest.raises(Refused) as refused:
                 await line.read()
             await line.close()
+            async with asyncio.timeout(60):
+                while talking:  # a connection that is not closed would warn in a later test
+                    await asyncio.sleep(0.01)
         assert refused.value.status is Status.UNAVAILABLE, refused.value
 
     asyncio.run(main())

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.dispatch.clock import run
 from tests.dispatch.front.echo import Echo
 from tuner.dispatch.front.conversation import Conversation
 from tuner.dispatch.front.intake import Intake
@@ -16,12 +17,12 @@ from tuner.dispatch.request import Refused, Status
 
 
 async def talk(service: Echo, *frames: bytes) -> list[dict[str, object]]:
-    """Say frames to the dispatcher; return what it answered."""
+    """Say frames to the dispatcher, each when it has answered the one before; return what it answered."""
     answers: list[dict[str, object]] = []
     left = list(frames)
 
     async def read() -> bytes | None:
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # in virtual time: until nothing else is left to do
         return left.pop(0) if left else None
 
     async def write(frame: bytes) -> None:
@@ -44,7 +45,7 @@ def test_a_conversation() -> None:
         said({"ask": 1, "session": "echo"}, {"ask": 4, "session": "slow"}, {"ask": 5, "session": "nobody"}),
     ]
 
-    answers = asyncio.run(talk(service, *frames))
+    answers = run(talk(service, *frames))
 
     grant = {"grant": 1, "backend": "triton://backend:1", "model": "model", "timeout": 0.5}
     refused = [
@@ -58,7 +59,7 @@ def test_a_conversation() -> None:
 def test_too_many_asks() -> None:
     """Those that exceed the limit are refused."""
     asks = [{"ask": number, "session": "slow"} for number in range(5)]
-    answers = asyncio.run(talk(Echo(), said(*asks)))
+    answers = run(talk(Echo(), said(*asks)))
     assert [(one["refused"], one["status"]) for one in answers] == [(3, "exhausted"), (4, "exhausted")]
 
 
@@ -80,7 +81,7 @@ def test_too_many_asks() -> None:
 def test_an_ask_that_is_malformed(fields: dict[str, object]) -> None:
     """It is refused alone: the other requests of its frontend go on."""
     asks = [{"ask": number, "session": "echo"} for number in range(3)]
-    answers = asyncio.run(talk(Echo(), said(asks[0], asks[1] | fields), said(asks[2])))
+    answers = run(talk(Echo(), said(asks[0], asks[1] | fields), said(asks[2])))
     assert [one.get("status", "granted") for one in answers] == ["invalid", "granted", "granted"]
     assert answers[0]["refused"] == 1
 
@@ -106,7 +107,7 @@ def test_an_ask_that_is_malformed(fields: dict[str, object]) -> None:
 def test_what_is_no_message(frame: bytes) -> None:
     """It ends the conversation of this frontend, with the reason."""
     with pytest.raises(Refused) as refused:
-        asyncio.run(talk(Echo(), frame))
+        run(talk(Echo(), frame))
     assert refused.value.status is Status.INVALID
 
 
@@ -123,14 +124,14 @@ def test_an_end_that_is_malformed(fields: dict[str, object], why: str) -> None:
     """The grant ends with the conversation, and keeps its backend busy no longer."""
     service = Echo()
     with pytest.raises(Refused, match=why):
-        asyncio.run(talk(service, said({"ask": 1, "session": "echo"}), said({"end": 1, **fields})))
+        run(talk(service, said({"ask": 1, "session": "echo"}), said({"end": 1, **fields})))
     assert service.ended == [Ended()]
 
 
 def test_a_backend_that_refuses() -> None:
     """Its frontend says so, with a status."""
     service = Echo()
-    asyncio.run(
+    run(
         talk(
             service,
             said({"ask": 1, "session": "echo"}),
@@ -148,4 +149,4 @@ def test_a_dispatcher_that_grants_nothing() -> None:
             await Intake(Echo(), 3).grant(None)  # type: ignore[arg-type]
         assert refused.value.status is Status.UNSUPPORTED
 
-    asyncio.run(main())
+    run(main())
