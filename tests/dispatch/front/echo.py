@@ -11,7 +11,12 @@ from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.grant import Ask, Ended, Grant
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, Tensor, TensorKind
 
-__all__ = ["Echo", "running"]
+__all__ = ["PATIENCE", "Echo", "running"]
+
+PATIENCE = 60.0
+"""How long a busy machine may take for anything that is waited for, s."""
+ENDLESS = 600.0
+"""How long an inference takes that a test withdraws, s."""
 
 
 class Echo:
@@ -40,7 +45,7 @@ class Echo:
         if request.session == "slow":
             self.waiting.set()
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(ENDLESS)
             except asyncio.CancelledError:
                 self.cancelled.set()
                 raise
@@ -57,7 +62,7 @@ class Echo:
     async def grant(self, ask: Ask) -> Grant:
         self.asks.append(ask)
         if ask.session == "slow":
-            await asyncio.sleep(60)
+            await asyncio.sleep(ENDLESS)
         if ask.session in Status.__members__:
             raise Refused(Status[ask.session], f"it is {ask.session}")
         grant = Grant(self.backend, "model", 0.5)
@@ -73,7 +78,7 @@ def running(service: Echo, config: FrontConfig) -> Iterator[Fronts]:
     thread.start()
 
     def wait(work: object) -> object:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(20)  # type: ignore[arg-type]
+        return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE)  # type: ignore[arg-type]
 
     async def made() -> Fronts:
         fronts = Fronts(service, config, service)

@@ -19,7 +19,7 @@ from tritonclient.grpc import service_pb2
 from tests.adapters.certificates import make_certificates
 from tests.dispatch.clock import START, run
 from tests.dispatch.fakes import FakeServer, bench
-from tests.dispatch.front.echo import Echo
+from tests.dispatch.front.echo import PATIENCE, Echo
 from tuner.adapters.connection.identity import Identity, read_identity
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.front import FrontConfig, Fronts, calls, intake
@@ -45,7 +45,7 @@ def question(session: str = "echo") -> bytes:
 async def ask(channel: Any, session: str = "echo", **options: Any) -> str:
     """Return the status of an inference."""
     try:
-        await channel.unary_unary(INFER)(question(session), **{"timeout": 5, **options})
+        await channel.unary_unary(INFER)(question(session), **{"timeout": PATIENCE, **options})
     except grpc.aio.AioRpcError as error:
         return str(error.code().name)
     return "OK"
@@ -73,7 +73,7 @@ def post(connection: HTTPConnection, body: str) -> int:
 
 
 async def until(event: Any) -> None:
-    assert await asyncio.to_thread(event.wait, 5)
+    assert await asyncio.to_thread(event.wait, PATIENCE)
 
 
 def test_a_token_is_needed_where_there_is_one(grpc_server: GrpcServer) -> None:
@@ -88,11 +88,11 @@ def test_a_token_is_needed_where_there_is_one(grpc_server: GrpcServer) -> None:
                 for wrong in (f"Bearer {TOKEN}x", f"Basic {TOKEN}", TOKEN, ""):
                     assert await ask(channel, metadata=[("authorization", wrong)]) == "UNAUTHENTICATED"
                 assert await ask(channel, metadata=[("authorization", f"Bearer {TOKEN}")]) == "OK"
-                assert await channel.unary_unary(READY)(b"", timeout=5)
+                assert await channel.unary_unary(READY)(b"", timeout=PATIENCE)
             for header, code in ((f"Bearer {TOKEN}", 200), ("Bearer é", 401), ("", 401)):
-                connection = HTTPConnection(place(fronts.http_address), timeout=5)
+                connection = HTTPConnection(place(fronts.http_address), timeout=PATIENCE)
                 assert await asyncio.to_thread(get, connection, "/v2", Authorization=header) == code
-            connection = HTTPConnection(place(fronts.http_address), timeout=5)
+            connection = HTTPConnection(place(fronts.http_address), timeout=PATIENCE)
             assert await asyncio.to_thread(get, connection, "/v2/health/ready") == 200
 
     asyncio.run(live())
@@ -120,11 +120,11 @@ def test_connections_are_encrypted_and_clients_certified(tmp_path: Path) -> None
             async with grpc.aio.secure_channel(place(fronts.grpc_address), stranger) as channel:
                 assert await ask(channel) == "UNAVAILABLE"
             context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
-            unknown = HTTPSConnection(place(fronts.http_address), context=context, timeout=5)
+            unknown = HTTPSConnection(place(fronts.http_address), context=context, timeout=PATIENCE)
             with pytest.raises(OSError, match=r"(?i)certificate|reset|broken|closed"):
                 await asyncio.to_thread(get, unknown, "/v2")
             context.load_cert_chain(tmp_path / "client.crt", tmp_path / "client.key")
-            certified = HTTPSConnection(place(fronts.http_address), context=context, timeout=5)
+            certified = HTTPSConnection(place(fronts.http_address), context=context, timeout=PATIENCE)
             assert await asyncio.to_thread(get, certified, "/v2") == 200
 
     asyncio.run(live())
@@ -251,7 +251,7 @@ def test_an_answer_that_cannot_be_written_over_http_counts_as_none(
     body = json.dumps({"parameters": {"binary_data_output": binary}, "inputs": [tensor]})
 
     async def asked(fronts: Fronts) -> int:
-        connection = HTTPConnection(place(fronts.http_address), timeout=5)
+        connection = HTTPConnection(place(fronts.http_address), timeout=PATIENCE)
         return await asyncio.to_thread(post, connection, body)
 
     answered = code == 200
@@ -273,17 +273,20 @@ def test_draining_answers_what_is_in_progress(grpc_server: GrpcServer) -> None:
             assert await ask(channel) == "UNAVAILABLE"
             answer = service_pb2.ServerReadyResponse.FromString(await channel.unary_unary(READY)(b""))
             assert not answer.ready
-            connection = HTTPConnection(place(fronts.http_address), timeout=5)
+            connection = HTTPConnection(place(fronts.http_address), timeout=PATIENCE)
             assert await asyncio.to_thread(get, connection, "/v2/health/ready") == 503
             first.cancel()
-            assert await fronts.drain(5)
+            assert await fronts.drain(PATIENCE)
 
     asyncio.run(live())
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_what_was_answered_is_written_before_the_end(tmp_path: Path, tls: bool) -> None:
+def test_what_was_answered_is_written_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool
+) -> None:
     """Whoever reads slowly gets a large answer whole; connections without a request do not hold it up."""
+    monkeypatch.setattr(fronts_module, "LAST_WRITES", PATIENCE)
     size = 15_000_000  # more than the sockets hold
     tensor = {"name": "x", "datatype": "INT8", "shape": [size], "parameters": {"binary_data_size": size}}
     asked = json.dumps({"parameters": {"binary_data_output": True}, "inputs": [tensor]}).encode()
@@ -309,7 +312,7 @@ def test_what_was_answered_is_written_before_the_end(tmp_path: Path, tls: bool) 
         writer.write(head + asked + bytes(size))
         await writer.drain()
         await reader.readuntil(b"\r\n\r\n")
-        assert await fronts.drain(5)
+        assert await fronts.drain(PATIENCE)
 
         stopping = asyncio.create_task(fronts.stop())
 
@@ -338,7 +341,7 @@ def test_whoever_does_not_read_does_not_hold_up_the_end(monkeypatch: pytest.Monk
         writer.write((head + body).encode())
         await until(service.waiting)
         assert not await fronts.drain(0.05)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await fronts.stop()
         await until(service.cancelled)
         writer.close()
@@ -359,7 +362,7 @@ def test_stopping_withdraws_what_is_in_progress(grpc_server: GrpcServer) -> None
                 asking: asyncio.Task[Any] = asyncio.create_task(ask(channel, "slow"))
             else:
                 body = json.dumps({"inputs": [{"name": "x", "datatype": "INT8", "shape": [1], "data": [1]}]})
-                connection = HTTPConnection(place(fronts.http_address), timeout=5)
+                connection = HTTPConnection(place(fronts.http_address), timeout=PATIENCE)
                 connection.request("POST", "/v2/models/slow/infer", body)
             await until(service.waiting)
             await fronts.stop()

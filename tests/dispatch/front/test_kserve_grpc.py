@@ -15,7 +15,7 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from tests.dispatch.front.echo import Echo, running
+from tests.dispatch.front.echo import PATIENCE, Echo, running
 from tuner.dispatch.front import FrontConfig
 from tuner.dispatch.front.config import GrpcServer
 from tuner.dispatch.front.messages.datatype import MOST_TEXTS, MOST_VALUES
@@ -51,7 +51,7 @@ def infer(address: str) -> Iterator[Callable[..., Any]]:
     with grpc.insecure_channel(address) as channel:
 
         def call(data: bytes, method: str = "ModelInfer", **options: Any) -> bytes:
-            return bytes(channel.unary_unary(SERVICE + method)(data, **{"timeout": 10, **options}))
+            return bytes(channel.unary_unary(SERVICE + method)(data, **{"timeout": PATIENCE, **options}))
 
         yield call
 
@@ -396,11 +396,11 @@ def test_a_client_that_cancels_withdraws_its_request(client: Any, service: Echo)
     service.waiting.clear()
     service.cancelled.clear()
     call = client.async_infer("slow", [X], callback=lambda result, error: None)
-    assert service.waiting.wait(5)
+    assert service.waiting.wait(PATIENCE)
 
     call.cancel()
 
-    assert service.cancelled.wait(5)
+    assert service.cancelled.wait(PATIENCE)
 
 
 def test_no_answer_is_swapped(client: Any) -> None:

@@ -16,7 +16,7 @@ import h11
 import numpy as np
 import pytest
 
-from tests.dispatch.front.echo import Echo, running
+from tests.dispatch.front.echo import PATIENCE, Echo, running
 from tuner.dispatch.front import FrontConfig, http_app
 from tuner.dispatch.front.http_app import CODES
 from tuner.dispatch.front.http_server import FrontConnection
@@ -44,7 +44,7 @@ class Got:
     """An answer."""
 
     def __init__(self, address: Address, method: str, path: str, body: bytes = b"", **headers: str) -> None:
-        connection = HTTPConnection(*address, timeout=10)
+        connection = HTTPConnection(*address, timeout=PATIENCE)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)
         response = connection.getresponse()
@@ -286,7 +286,7 @@ LATER = HEAD % (b"later", len(GOOD)) + GOOD
 
 
 def open_socket(address: Address, sent: bytes) -> socket.socket:
-    client = socket.create_connection(address, timeout=10)
+    client = socket.create_connection(address, timeout=PATIENCE)
     client.sendall(sent)
     return client
 
@@ -376,18 +376,18 @@ def test_a_client_that_is_gone_withdraws_its_request(address: Address, service: 
     service.waiting.clear()
     service.cancelled.clear()
     client = open_socket(address, HEAD % (b"slow", len(GOOD)) + GOOD)
-    assert service.waiting.wait(5)
+    assert service.waiting.wait(PATIENCE)
 
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset, not closed
     client.close()
 
-    assert service.cancelled.wait(5)
+    assert service.cancelled.wait(PATIENCE)
 
 
 def test_a_slow_client_keeps_nobody_waiting(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sends half a body gets an answer at last; whoever sends half a head is cut off."""
-    monkeypatch.setattr(http_app, "LONGEST_UPLOAD", 0.2)
-    monkeypatch.setattr(FrontConnection, "longest_exchange", 0.4)
+    monkeypatch.setattr(http_app, "LONGEST_UPLOAD", 0.5)
+    monkeypatch.setattr(FrontConnection, "longest_exchange", 2.0)
     half, less = open_socket(address, HEAD % (b"echo", 99) + b"{"), open_socket(address, b"POST /v2")
 
     assert infer(address, body()).code == 200

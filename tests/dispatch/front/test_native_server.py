@@ -15,11 +15,12 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2
 
-from tests.dispatch.front.echo import Echo
+from tests.dispatch.front.echo import PATIENCE, Echo
 from tests.dispatch.front.test_fronts import ANY, INFER, ask, place, until
 from tuner.adapters.embedded.server import free_ports
 from tuner.dispatch.client import AsyncGrantClient
 from tuner.dispatch.front import FrontConfig, Fronts
+from tuner.dispatch.front import fronts as fronts_module
 from tuner.dispatch.front.inference import InferenceService
 from tuner.dispatch.front.native_server import NativeServer
 from tuner.dispatch.request import Reply, Request
@@ -84,8 +85,9 @@ def test_conversations_and_streams_go_to_the_server_behind() -> None:
     asyncio.run(live())
 
 
-def test_what_was_answered_is_written_before_the_end() -> None:
+def test_what_was_answered_is_written_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also an answer that is large, and is given while the dispatcher ends."""
+    monkeypatch.setattr(fronts_module, "LAST_WRITES", PATIENCE)
     size = 15_000_000
     message = service_pb2.ModelInferRequest(model_name="echo")
     message.inputs.add(name="x", datatype="INT8", shape=[size])
@@ -105,10 +107,10 @@ def test_what_was_answered_is_written_before_the_end() -> None:
         options = [("grpc.max_receive_message_length", -1)]
         async with grpc.aio.insecure_channel(place(fronts.grpc_address), options=options) as channel:
             asking = asyncio.ensure_future(
-                channel.unary_unary(INFER)(message.SerializeToString(), timeout=10)
+                channel.unary_unary(INFER)(message.SerializeToString(), timeout=PATIENCE)
             )
             await until(service.waiting)
-            draining = asyncio.ensure_future(fronts.drain(5))
+            draining = asyncio.ensure_future(fronts.drain(PATIENCE))
             ending.set()
             assert await draining
             await fronts.stop()
@@ -173,7 +175,7 @@ def test_a_defect_is_no_secret_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
             grpc.aio.insecure_channel(place(fronts.grpc_address)) as channel,
         ):
             with pytest.raises(grpc.aio.AioRpcError, match="its log says why") as failure:
-                await channel.unary_unary(INFER)(b"", timeout=5)
+                await channel.unary_unary(INFER)(b"", timeout=PATIENCE)
             assert failure.value.code() is grpc.StatusCode.INTERNAL
             assert "secret" not in str(failure.value)
 

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.dispatch.front.echo import Echo, running
+from tests.dispatch.front.echo import PATIENCE, Echo, running
 from tuner.adapters.tfserving.download import python_path
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.wire import NUMBERS, signature_inputs
@@ -46,7 +46,7 @@ def call(address: str) -> Iterator[Callable[[str, Any], Any]]:
             path = f"/tensorflow.serving.{method}"
             name = method.rpartition("/")[2]
             data = question if isinstance(question, bytes) else question.SerializeToString()
-            answer = channel.unary_unary(path)(data, **{"timeout": 10, **options})
+            answer = channel.unary_unary(path)(data, **{"timeout": PATIENCE, **options})
             return message(f"{name}Response").FromString(answer)
 
         yield ask
@@ -263,13 +263,13 @@ for array in arrays:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "echo"
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(array, shape=array.shape))
-    answer = stub.Predict(request, timeout=10)
+    answer = stub.Predict(request, timeout=60)
     found = tf.make_ndarray(answer.outputs["x"])
     assert found.dtype == array.dtype and found.tolist() == array.tolist(), (found, array)
 request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
 request.model_spec.name = "echo"
 signatures = get_model_metadata_pb2.SignatureDefMap()
-assert stub.GetModelMetadata(request, timeout=10).metadata["signature_def"].Unpack(signatures)
+assert stub.GetModelMetadata(request, timeout=60).metadata["signature_def"].Unpack(signatures)
 assert sorted(signatures.signature_def["serving_default"].inputs) == ["text", "x"]
 print("all came back")
 """
