@@ -139,12 +139,12 @@ def test_a_triton_with_a_model_that_is_not_available() -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         sessions = [
-            {"name": name, "slo_ms": 5000.0, "backends": [f"triton://127.0.0.1:{port}/{name}"]}
+            {"name": name, "slo_ms": 60_000.0, "backends": [f"triton://127.0.0.1:{port}/{name}"]}
             for name in "mn"
         ]
         found = bench(*sessions, policy="eager")
         dispatcher = Dispatcher(found.config, connect, found.counts, found.warnings.append)
-        await dispatcher.start(5.0)
+        await dispatcher.start(60.0)
         try:
             calls = [dispatcher.infer(request(session=name)) for _ in range(10) for name in "mn"]
             answers = await asyncio.gather(*[outcome(one) for one in calls])

@@ -255,7 +255,7 @@ def test_the_trace_goes_with_the_batch() -> None:
         host, port = fronts.grpc_address or ("", 0)
         for scheme in ("triton", "tfserving"):
             asyncio.run(send(f"{scheme}://{host}:{port}/echo"))
-        client = HTTPConnection(*(fronts.http_address or ("", 0)), timeout=10)
+        client = HTTPConnection(*(fronts.http_address or ("", 0)), timeout=60)
         body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
         client.request("POST", "/v2/models/echo/infer", json.dumps(body), dict(CALLER.headers()))
         assert client.getresponse().status == 200

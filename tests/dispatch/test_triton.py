@@ -27,8 +27,8 @@ def test_each_caller_gets_its_own_answer(over_http: bool) -> None:
         config = DispatchConfig.model_validate(
             {
                 "listen": {"grpc": "127.0.0.1:0"},
-                "sessions": [{"name": "small", "slo_ms": 5000.0, "backends": targets}],
-                "options": {"deferral": 0.01},
+                "sessions": [{"name": "small", "slo_ms": 60_000.0, "backends": targets}],
+                "options": {"deferral": 0.001},
             }
         )
 

@@ -116,14 +116,14 @@ def test_the_versions_of_a_triton(pinned: str, version: str) -> None:
 def test_whether_a_version_is_ready(session: str, version: str, ready: bool) -> None:
     """Over HTTP and gRPC; one that is not there is not."""
     with running(Echo(), FrontConfig(grpc=("127.0.0.1", 0), http=("127.0.0.1", 0))) as fronts:
-        with closing(HTTPConnection(*(fronts.http_address or ("", 0)), timeout=10)) as client:
+        with closing(HTTPConnection(*(fronts.http_address or ("", 0)), timeout=60)) as client:
             client.request("GET", f"/v2/models/{session}{version and '/versions/' + version}/ready")
             answer = client.getresponse()
             assert (answer.status, json.load(answer)) == (200 if ready else 503, {"ready": ready})
         with grpc.insecure_channel("{}:{}".format(*(fronts.grpc_address or ()))) as channel:
             ask = channel.unary_unary("/inference.GRPCInferenceService/ModelReady")
             asked = service_pb2.ModelReadyRequest(name=session, version=version).SerializeToString()
-            assert service_pb2.ModelReadyResponse.FromString(ask(asked, timeout=10)).ready == ready
+            assert service_pb2.ModelReadyResponse.FromString(ask(asked, timeout=60)).ready == ready
 
 
 class Versions(Echo):
