@@ -8,8 +8,10 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["endless", "hostile"]
+__all__ = ["ENDED_SOON", "endless", "hostile"]
 
+ENDED_SOON = 30.0
+"""What ends within this time, s, does not go on for ever, however busy the machine is."""
 PAUSE = 0.01
 """Between two pieces, s: far below the timeouts of those who ask."""
 
@@ -56,4 +58,4 @@ def hostile(
         finally:
             over.set()
             server.shutdown(socket.SHUT_RDWR)
-            thread.join(5)
+            thread.join(60)

@@ -50,19 +50,19 @@ def user_timeouts(port: int) -> list[int]:
 def ask(port: int) -> list[int]:
     """Over the channel on which servers are controlled."""
     with open_channel(f"127.0.0.1:{port}", "127.0.0.1", Security()) as channel:
-        channel.unary_unary("/a/b")(b"", timeout=10)
+        channel.unary_unary("/a/b")(b"", timeout=60)
         return user_timeouts(port)
 
 
 async def send_batch(port: int) -> list[int]:
     async with open_aio(parse_target(f"tfserving://127.0.0.1:{port}/mlp?rest=1")) as channel:
-        await channel.unary_unary("/a/b")(b"", timeout=10)
+        await channel.unary_unary("/a/b")(b"", timeout=60)
         return user_timeouts(port)
 
 
 async def send_load(port: int) -> list[int]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=worker.OPTIONS) as channel:
-        await channel.unary_unary("/a/b")(b"", timeout=10)
+        await channel.unary_unary("/a/b")(b"", timeout=60)
         return user_timeouts(port)
 
 

@@ -73,7 +73,7 @@ def grpc_server(certificates: Path) -> Iterator[str]:
 
 def asked(address: str, security: Security) -> str:
     with open_channel(address, "127.0.0.1", security) as channel:
-        answer: bytes = channel.unary_unary("/test/Echo")(b"", timeout=5)
+        answer: bytes = channel.unary_unary("/test/Echo")(b"", timeout=60)
         return answer.decode()
 
 
@@ -93,9 +93,9 @@ def test_a_token_is_read_again_when_it_changes(
     with open_channel(grpc_server, "127.0.0.1", changing) as channel:
         ask = channel.unary_unary("/test/Echo")
 
-        assert ask(b"", timeout=5) == b"Bearer first"
+        assert ask(b"", timeout=60) == b"Bearer first"
         token.write_text("second")
-        assert ask(b"", timeout=5) == b"Bearer second"
+        assert ask(b"", timeout=60) == b"Bearer second"
 
 
 def test_files_that_kubernetes_renews(grpc_server: str, certificates: Path, tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_files_that_kubernetes_renews(grpc_server: str, certificates: Path, tmp_
 
     with open_channel(grpc_server, "127.0.0.1", security) as channel:
         ask = channel.unary_unary("/test/Echo")
-        assert ask(b"", timeout=5) == b"Bearer first"
+        assert ask(b"", timeout=60) == b"Bearer first"
         mount(tmp_path, ca=ca, cert=cert, key=key, token_file=b"second")
-        assert ask(b"", timeout=5) == b"Bearer second"
+        assert ask(b"", timeout=60) == b"Bearer second"
     assert asked(grpc_server, security) == "Bearer second"
     assert security.web()[1] == {"Authorization": "Bearer second"}
 

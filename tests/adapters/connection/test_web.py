@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.adapters.certificates import make_certificates
-from tests.adapters.connection.hostile_server import endless, hostile
+from tests.adapters.connection.hostile_server import ENDED_SOON, endless, hostile
 from tuner.adapters.connection.web import TooLarge, WebAnswer, get, proxy_for
 from tuner.errors import InvalidInput
 
@@ -38,7 +38,7 @@ ENDLESS = {
 }
 
 
-def ask(port: int, *, timeout: float = 5.0, largest: int = 1000, **more: Any) -> WebAnswer:
+def ask(port: int, *, timeout: float = 60.0, largest: int = 1000, **more: Any) -> WebAnswer:
     return get("127.0.0.1", port, "/x", deadline=time.monotonic() + timeout, largest=largest, **more)
 
 
@@ -50,7 +50,7 @@ def test_one_deadline_for_all_parts_of_an_answer(part: str) -> None:
         with pytest.raises((TimeoutError, http.client.HTTPException)):
             ask(port, timeout=TIMEOUT)
 
-    assert time.monotonic() - begun < TIMEOUT + 1
+    assert time.monotonic() - begun < ENDED_SOON
 
 
 def test_the_deadline_holds_for_a_handshake(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_deadline_holds_for_the_lookup_of_a_name(monkeypatch: pytest.MonkeyP
 
     def look_up(*_: Any, **__: Any) -> list[Any]:
         asked.set()
-        over.wait(10)
+        over.wait(60)
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
@@ -139,15 +139,15 @@ def test_a_second_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
             lambda host, *a, **k: both if host == "here" else look_up(host, *a, **k),
         )
 
-        assert get("here", port, "/", deadline=time.monotonic() + 5, largest=10).body == b"yes"
+        assert get("here", port, "/", deadline=time.monotonic() + 60, largest=10).body == b"yes"
 
 
 def test_what_is_no_name() -> None:
     """It ends as an address that does not answer."""
     with pytest.raises(OSError, match="is no name of a host"):
-        get("x" * 70 + ".ä", 80, "/", deadline=time.monotonic() + 5, largest=1)
+        get("x" * 70 + ".ä", 80, "/", deadline=time.monotonic() + 60, largest=1)
     with hostile(lambda: [OK]) as port, pytest.raises(OSError, match="is no web address"):
-        get("127.0.0.1", port, "/ä", deadline=time.monotonic() + 5, largest=1)
+        get("127.0.0.1", port, "/ä", deadline=time.monotonic() + 60, largest=1)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.0.0.9"])
@@ -190,7 +190,7 @@ def test_a_proxy_in_the_clear() -> None:
     heard: list[bytes] = []
     with hostile(lambda: [OK + b"\r\nyes"], heard) as port:
         proxy = urlsplit(f"http://me:s%40@127.0.0.1:{port}")
-        answer = get("far", 9090, "/x", deadline=time.monotonic() + 5, largest=10, proxy=proxy)
+        answer = get("far", 9090, "/x", deadline=time.monotonic() + 60, largest=10, proxy=proxy)
 
     assert answer.body == b"yes"
     assert heard[0].startswith(b"GET http://far:9090/x HTTP/1.1\r\n")
@@ -219,7 +219,7 @@ def test_a_proxy_on_the_way_to_tls(tmp_path: Path) -> None:
             "localhost",
             443,
             "/x",
-            deadline=time.monotonic() + 5,
+            deadline=time.monotonic() + 60,
             largest=10,
             context=ssl.create_default_context(cafile=tmp_path / "ca.crt"),
             headers={"Authorization": "Bearer secret"},
@@ -245,7 +245,7 @@ def test_a_proxy_that_refuses() -> None:
             "far",
             443,
             "/",
-            deadline=time.monotonic() + 5,
+            deadline=time.monotonic() + 60,
             largest=10,
             context=ssl.create_default_context(),
             proxy=urlsplit(f"http://127.0.0.1:{port}"),

@@ -10,7 +10,7 @@ import pytest
 import tritonclient.grpc as tritongrpc
 from tritonclient.grpc import service_pb2
 
-from tests.adapters.connection.hostile_server import endless, hostile
+from tests.adapters.connection.hostile_server import ENDED_SOON, endless, hostile
 from tuner.adapters.connection.client import ControlClient
 from tuner.adapters.tfserving.client import TFServingClient
 from tuner.adapters.tfserving.target import parse_target as parse_tfserving
@@ -47,7 +47,7 @@ def test_over_grpc(connect: Callable[[int], Any], pieces: Callable[[], Iterable[
         finally:
             client.close()
 
-    assert time.monotonic() - begun < 2 * TIMEOUT + 2
+    assert time.monotonic() - begun < ENDED_SOON
 
 
 class Triton:
@@ -80,12 +80,12 @@ def test_metrics_that_begin_to_drip(monkeypatch: pytest.MonkeyPatch) -> None:
         return answers.pop() if answers else endless(b"HTTP/1.1 200 OK\r\nServer: ", b"x")()
 
     with hostile(pieces) as port:
-        backend = TritonBackend(f"triton://127.0.0.1:1/mlp?metrics={port}", timeout=TIMEOUT)
+        backend = TritonBackend(f"triton://127.0.0.1:1/mlp?metrics={port}", timeout=2.0)
         version = backend.describe().version
         begun = time.monotonic()
-        with pytest.raises(TimedOut, match=rf"metrics port {port}: no answer within 0\.3 s"):
+        with pytest.raises(TimedOut, match=rf"metrics port {port}: no answer within 2 s"):
             backend.counters()
 
-    assert time.monotonic() - begun < TIMEOUT + 1
+    assert time.monotonic() - begun < ENDED_SOON
     assert len(version) == 100
     assert version.isprintable()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.docs.page import ROOT, blocks
@@ -20,6 +21,8 @@ from tuner.adapters.tfserving.restart_command import RestartCommand
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
 
 NOW = {"batch_threads": 2.0, "inter_op": 0.0, "intra_op": 1.0}
+PATIENCE = 60.0
+"""How long a busy machine may take for anything that is waited for, s."""
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def command(tmp_path: Path) -> Callable[..., RestartCommand]:
 
 def test_values_are_words(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
     """Whole numbers, without a shell in between."""
-    command(f'echo "$@" > {tmp_path}/said').restart({**NOW, "batch_threads": 4.0}, 5.0)
+    command(f'echo "$@" > {tmp_path}/said').restart({**NOW, "batch_threads": 4.0}, PATIENCE)
 
     assert (tmp_path / "said").read_text() == "batch_threads=4 inter_op=0 intra_op=1\n"
 
@@ -43,7 +46,7 @@ def test_values_are_words(command: Callable[..., RestartCommand], tmp_path: Path
 def test_failure_has_its_last_words(command: Callable[..., RestartCommand]) -> None:
     """And its exit code."""
     with pytest.raises(Refused, match="exit code 3: no such unit"):
-        command("echo no such unit >&2; exit 3").restart(NOW, 5.0)
+        command("echo no such unit >&2; exit 3").restart(NOW, PATIENCE)
 
 
 def test_a_command_that_hangs(command: Callable[..., RestartCommand]) -> None:
@@ -95,7 +98,7 @@ def test_asking_the_command_of_the_page_changes_nothing(of_the_page: RestartComm
     with pytest.raises(AdapterError, match="words: No such file"):
         of_the_page.ask()
     assert {path.name for path in tmp_path.iterdir()} == {"restart", "systemctl"}
-    of_the_page.restart(NOW, 5.0)
+    of_the_page.restart(NOW, PATIENCE)
     assert of_the_page.ask() == NOW
 
     batching = parse_batching((tmp_path / "batching.pbtxt").read_text(), "the file")
@@ -110,7 +113,7 @@ def test_the_command_of_the_page_leaves_threads_to_the_server(
     """With 0 the field is absent, in a file that is not empty; the server can read it whatever our umask."""
     before = os.umask(0o077)
     try:
-        of_the_page.restart({**NOW, "batch_threads": 0.0}, 5.0)
+        of_the_page.restart({**NOW, "batch_threads": 0.0}, PATIENCE)
     finally:
         os.umask(before)
 
@@ -129,11 +132,11 @@ def test_a_server_in_the_background_is_no_time_out(
 (while [ ! -e {tmp_path}/end ]; do echo noise; sleep 0.05; done; echo survived > {tmp_path}/survived) &"""
 
     assert command(script).ask() == NOW
-    command(script).restart(NOW, 5.0)
+    command(script).restart(NOW, PATIENCE)
 
     time.sleep(0.2)  # it prints meanwhile
     (tmp_path / "end").touch()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while not (tmp_path / "survived").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -144,16 +147,19 @@ def test_a_command_of_many_words(command: Callable[..., RestartCommand]) -> None
     flood = "yes 'a line of many' | head -c 30000000 >&2; printf 'the\\033[31m end' >&2; exit 1"
 
     with pytest.raises(Refused, match=r"exit code 1: the\[31m end$"):
-        command(flood).restart(NOW, 30.0)
+        command(flood).restart(NOW, PATIENCE)
 
 
 def test_what_a_time_out_leaves(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
     """Nothing: what the command waits for is ended with it."""
+    late = f"{tmp_path}/late"
     with pytest.raises(TimedOut):
-        command(f"sh -c 'sleep 0.5; touch {tmp_path}/late'; true").restart(NOW, 0.2)
+        command(f"sh -c 'sleep 600; touch {late}'; true").restart(NOW, 0.2)
 
-    time.sleep(0.6)
-    assert not (tmp_path / "late").exists()
+    deadline = time.monotonic() + PATIENCE
+    while any(late in " ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_ctrl_c_waits_for_the_end(command: Callable[..., RestartCommand], tmp_path: Path) -> None:
@@ -163,7 +169,7 @@ def test_ctrl_c_waits_for_the_end(command: Callable[..., RestartCommand], tmp_pa
     )
 
     with pytest.raises(KeyboardInterrupt):
-        script.restart(NOW, 5.0)
+        script.restart(NOW, PATIENCE)
 
     assert (tmp_path / "done").exists()
     assert int((tmp_path / "session").read_text()) != os.getsid(0)
@@ -176,7 +182,7 @@ def test_the_token_is_not_passed_on(
     monkeypatch.setenv("SERVETUNE_TOKEN", "a-secret-of-the-operator")
     monkeypatch.setenv("SERVETUNE_OTHER", "x")
 
-    command(f"env > {tmp_path}/seen").restart(NOW, 5.0)
+    command(f"env > {tmp_path}/seen").restart(NOW, PATIENCE)
 
     seen = (tmp_path / "seen").read_text()
     assert "a-secret" not in seen
@@ -208,10 +214,10 @@ def test_it_is_checked_again_before_use(command: Callable[..., RestartCommand], 
     script = command(f"touch {tmp_path}/ran")
     (tmp_path / "restart").chmod(0o777)
     with pytest.raises(Refused, match="written by anybody"):
-        script.restart(NOW, 5.0)
+        script.restart(NOW, PATIENCE)
     (tmp_path / "restart").unlink()
     with pytest.raises(Refused, match="No such file"):
-        script.restart(NOW, 5.0)
+        script.restart(NOW, PATIENCE)
 
     assert not (tmp_path / "ran").exists()
 
