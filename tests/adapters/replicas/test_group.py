@@ -323,7 +323,7 @@ def test_a_name_that_is_looked_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
     over = threading.Event()
 
     def look_up(*_: object, **__: object) -> list[Any]:
-        over.wait(30)
+        over.wait(600)
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
@@ -336,7 +336,7 @@ def test_a_name_that_is_looked_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(Unreachable, match=r"triton\.svc cannot be looked up: .* not found in time"):
         find()
 
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
     assert longest < LATEST
     over.set()
 

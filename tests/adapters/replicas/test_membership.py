@@ -139,7 +139,7 @@ def test_those_that_are_down_are_tried_at_once(servers: dict[str, Server]) -> No
     servers["bb"].up = servers["ccc"].up = False
 
     def connect(target: str) -> Server:
-        all_begun.wait(timeout=10)
+        all_begun.wait(timeout=60)
         return opener(servers)(target)
 
     with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), connect))) as group:

@@ -49,7 +49,7 @@ def sender(backend: TFServingBackend) -> Send:
         raw = encode(endpoint, filled_inputs(inputs, {"input": (rows, 256)}, np.random.default_rng(0)))
         with grpc.insecure_channel(endpoint.address) as channel:
             predict = channel.unary_unary(METHOD)
-            return [predict(raw, timeout=20) for _ in range(count)]
+            return [predict(raw, timeout=60) for _ in range(count)]
 
     return send
 

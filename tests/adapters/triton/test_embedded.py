@@ -52,7 +52,7 @@ def nothing_left() -> Iterator[None]:
 
 def wait_until(condition: Callable[[], bool]) -> bool:
     patiently = tenacity.Retrying(
-        stop=tenacity.stop_after_delay(30),
+        stop=tenacity.stop_after_delay(60),
         wait=tenacity.wait_fixed(0.05),
         retry=tenacity.retry_if_result(lambda result: not result),
     )

@@ -323,7 +323,7 @@ def test_two_models_change_the_file_one_after_the_other(
     monkeypatch.setattr(server, "reload", refuse)
     with pytest.raises(Refused):
         mlp.switch(2)
-    other.join(10.0)
+    other.join(60.0)
 
     assert entry(path, "mlp").version_labels["stable"] == 1
     assert entry(path, "bert").version_labels["stable"] == 2
