@@ -20,7 +20,7 @@ def test_a_dispatcher_that_cannot_start_ends_the_demo(monkeypatch: pytest.Monkey
         raise InvalidInput("listen.grpc", "127.0.0.1:0 cannot be used")
 
     async def main() -> None:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await _dispatched([TritonPorts(grpc=1, http=2, metrics=3)], Console(quiet=True), 0, 1.0)
 
     monkeypatch.setattr(DispatchProcess, "serve", fails)

@@ -102,7 +102,7 @@ WAYS = ("SIGHUP", "SIGTERM", "SIGINT", "twice", "pipe", "full", "folder", "marku
 def run(folder: Path, way: str, at: int, *options: str) -> subprocess.CompletedProcess[str]:
     """Run until a change, which ends the run in one of the ways; the server's state outlives it."""
     command = [sys.executable, "-c", RUN, str(folder), way, str(at), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -161,7 +161,7 @@ def test_a_sweep_restores_what_ran_before(tmp_path: Path, way: str) -> None:
     out = tmp_path / "out" / "sweep.json"
     sweep = ["sweep", "sim://mlp", "--rate", "150", "--grid", "max_batch_size=1,4,8", "--out", str(out)]
     command = [sys.executable, "-c", f"SWEEP = {sweep}\n{code}", str(tmp_path), way, "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
     assert FileServer(tmp_path / "server").current() == configuration(), done
     assert done.returncode != 0

@@ -280,7 +280,7 @@ def test_live_agent_trains_behind_the_windows() -> None:
     for c in range(8):
         agent.update(at(LOW), c, 1.0, at(LOW))
 
-    finished = table(agent).trainer.wait(30)
+    finished = table(agent).trainer.wait(120)
     agent.close()
     agent.close()
 

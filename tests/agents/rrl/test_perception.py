@@ -388,7 +388,7 @@ def test_live_agent_fits_behind_the_windows() -> None:
     agent = RRL(SPACE)
     play(agent, TRUTH[LOW], 8)
 
-    finished = agent.perception.trainer.wait(30)
+    finished = agent.perception.trainer.wait(120)
     agent.close()
     agent.close()
 

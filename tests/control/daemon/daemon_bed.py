@@ -16,6 +16,8 @@ from tuner.control.store.store import Store
 from tuner.knobs import Configuration
 
 TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
+PATIENCE = 120.0
+"""How long a busy machine may take for anything that is waited for, s."""
 
 
 class Bed:
@@ -81,7 +83,7 @@ class Bed:
         return FileServer(self.folder / name).current()
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -103,5 +105,5 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.daemon.stop()
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.builders import SPACE, configuration
-from tests.control.daemon.daemon_bed import Bed, Running, eventually
+from tests.control.daemon.daemon_bed import PATIENCE, Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
 from tests.control.drive.driver_bed import Clients
 from tuner.adapters.backend import Counters
@@ -306,11 +306,11 @@ def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytes
 
         def hang() -> Counters:
             hanging.set()
-            over.wait(20)
+            over.wait(PATIENCE)
             return counters()
 
         server.counters = hang  # type: ignore[method-assign]
-        assert hanging.wait(20)
+        assert hanging.wait(PATIENCE)
         eventually(lambda: worker.phase == worker_module.OVERDUE_WINDOW)
         page = Exporter().page(keeper.workers, {}).decode()
         server.counters = counters  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.builders import configuration
-from tests.control.daemon.daemon_bed import Bed, Running, eventually
+from tests.control.daemon.daemon_bed import PATIENCE, Bed, Running, eventually
 from tests.control.daemon.file_server import FileServer
 from tuner.adapters import ApplyReport
 from tuner.control.daemon import daemon as daemon_module
@@ -92,7 +92,7 @@ def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.Mo
 
     def hang() -> None:
         entered.set()
-        hanging.wait(30)
+        hanging.wait(PATIENCE)
 
     bed.write(("a", "apply", ""), ("b", "observe", ""))
     try:
@@ -123,8 +123,8 @@ def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
         with Running(bed) as keeper:
             eventually(lambda: "a" in bed.servers)
             hung = keeper.workers["a"]
-            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(30)  # type: ignore[func-returns-value]
-            assert hanging.wait(20)
+            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(PATIENCE)  # type: ignore[func-returns-value]
+            assert hanging.wait(PATIENCE)
             bed.write(("a", "observe", ""))
             keeper.reload()
             eventually(lambda: any("still hangs" in sentence for sentence in bed.said))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tests.control.daemon.daemon_bed import Bed, eventually
+from tests.control.daemon.daemon_bed import PATIENCE, Bed, eventually
 from tuner.adapters.traffic import ServerState, SessionTraffic, Traffic
 from tuner.control.service import web_server
 from tuner.planning.pools.replan import PoolDecision
@@ -62,7 +62,7 @@ class Site:
 
     def __exit__(self, *_: object) -> None:
         self.daemon.stop()
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
     def ask(
@@ -75,7 +75,7 @@ class Site:
     ) -> Answer:
         """One request."""
         place = urlsplit(self.web.address)
-        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=10)  # type: ignore[arg-type]
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=PATIENCE)  # type: ignore[arg-type]
         try:
             connection.request(method, path, body, headers or {})
             return Answer(connection.getresponse())

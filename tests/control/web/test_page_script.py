@@ -60,7 +60,7 @@ def shown(folder: Path, steps: str) -> dict[str, Any]:
     assert found is not None
     program = folder / "page.js"
     program.write_text(PAGE.replace("STEPS", steps).replace("SCRIPT", json.dumps(found[1])))
-    done = subprocess.run([str(NODE), str(program)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([str(NODE), str(program)], capture_output=True, text=True, timeout=240, check=False)
     assert done.stderr == ""
     said: dict[str, Any] = json.loads(done.stdout)
     return said

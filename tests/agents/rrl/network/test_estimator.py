@@ -119,7 +119,7 @@ class Held(Estimator):
 
     def _fit(self, inputs: np.ndarray, targets: np.ndarray, steps: int) -> Weights | None:
         self.started.set()
-        assert self.go.wait(30)
+        assert self.go.wait(120)
         return super()._fit(inputs, targets, steps)
 
 
@@ -128,13 +128,13 @@ def test_training_in_the_background_delays_no_window() -> None:
     estimator = Held()
     for c in range(4):
         estimator.observe(LOW, c, 1.0 + c)
-    assert estimator.started.wait(30)
+    assert estimator.started.wait(120)
 
     for c in range(4, 10):
         estimator.observe(LOW, c, 1.0 + c)  # returns although training has not
     before = (estimator.trained, estimator.ratios(LOW, np.arange(3), 0).tolist())
     estimator.go.set()
-    finished = estimator.trainer.wait(30)
+    finished = estimator.trainer.wait(120)
     estimator.trainer.close()
 
     assert before == (False, [1.0] * 3)
