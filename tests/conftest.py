@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,6 +16,7 @@ from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 from tuner.adapters.triton.embedded import EmbeddedTriton, TritonOptions
 from tuner.errors import UnsupportedPlatform
+from tuner.web import seldom
 
 Sender = Callable[..., None]
 
@@ -59,6 +61,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             require_platform()
         except UnsupportedPlatform as error:
             pytest.skip(str(error))
+
+
+@pytest.fixture(autouse=True)
+def all_messages() -> Iterator[None]:
+    """A web server limits what is logged in its process; that of a test ends with it."""
+    yield
+    for logger in map(logging.getLogger, seldom.NAMES):
+        for limit in [one for one in logger.filters if isinstance(one, seldom.Seldom)]:
+            logger.removeFilter(limit)
 
 
 @pytest.fixture(scope="session")

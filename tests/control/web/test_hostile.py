@@ -19,7 +19,7 @@ pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from fastapi import HTTPException
 
-from tests.control.daemon.daemon_bed import Bed, eventually
+from tests.control.daemon.daemon_bed import PATIENCE, Bed, eventually
 from tests.control.web.site import TOKEN, Site
 from tuner.control.web import api as api_module
 from tuner.control.web.access import LONGEST_BODY, MOST_REQUESTS, PROBES, Gate
@@ -41,7 +41,7 @@ def site(bed: Bed) -> Iterator[Site]:
 def connected(site: Site) -> socket.socket:
     """A bare connection."""
     place = urlsplit(site.web.address)
-    return socket.create_connection((place.hostname, place.port), timeout=10)  # type: ignore[arg-type]
+    return socket.create_connection((place.hostname, place.port), timeout=PATIENCE)  # type: ignore[arg-type]
 
 
 def head(path: str = "/api/targets/a/pause", **headers: str | None) -> bytes:
@@ -189,7 +189,7 @@ def slow(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     over = threading.Event()
 
     def find(*_: object) -> list[Any]:
-        over.wait(30)
+        over.wait(5 * PATIENCE)
         return []
 
     monkeypatch.setattr(api_module, "windows", find)
@@ -218,17 +218,17 @@ def test_probes_are_answered_whatever_clients_left_behind(
 ) -> None:
     """Requests of connections that were aborted go on; when they are too many, others are refused."""
 
-    def refused() -> bool:
-        """Leave one more behind, unless it is refused at once; on a busy machine some are never read."""
+    def refused(patience: float = 5.0) -> bool:
+        """Leave one more behind, unless it is refused; on a busy machine some are never read."""
         with connected(site) as connection:
             connection.sendall(READ)
-            connection.settimeout(0.02)
+            connection.settimeout(patience)
             with contextlib.suppress(TimeoutError, ConnectionError):
                 return answered(connection) == 503
         return False
 
     for _ in range(MOST_REQUESTS):
-        refused()
+        refused(0.02)
 
     eventually(refused)
     assert [site.ask(path).status for path in PROBES] == [200, 200]
@@ -242,7 +242,7 @@ def test_strangers_do_not_fill_the_log(site: Site, caplog: pytest.LogCaptureFixt
             connection.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
             connection.recv(1000)
 
-    assert len(caplog.records) <= MOST_MESSAGES
+    assert 1 <= len(caplog.records) <= MOST_MESSAGES
 
 
 def test_what_was_left_out_is_counted() -> None:
