@@ -67,13 +67,15 @@ MORE = (
 
 
 @rounds
-def test_yaml(random: Random, folder: Path) -> None:
+def test_yaml(random: Random, folder: Path) -> bool:
     """It is a daemon's file, or refused in a sentence that names it."""
     path = folder / "servetune.yaml"
     text = FILE.replace("MORE", random.choice(MORE))
     path.write_text(damaged_text(random, text, most=2), encoding="utf-8", errors="replace")
     with contextlib.suppress(TunerError):
         load_yaml(path, DaemonConfig)
+        return True
+    return False
 
 
 class Sound(NamedTuple):
@@ -100,7 +102,7 @@ def policies(folder: Path) -> Sound:
 
 
 @rounds
-def test_policy(random: Random, folder: Path, policies: Sound) -> None:
+def test_policy(random: Random, folder: Path, policies: Sound) -> bool:
     """It is loaded, or refused; the sum of the archive is right, as that of whoever means harm."""
     manifest, archive = random.choice(policies.files)
     path, parts = folder / "damaged", json.loads(manifest)
@@ -120,6 +122,8 @@ def test_policy(random: Random, folder: Path, policies: Sound) -> None:
             RRL.load(path, SPACE, synchronous=True).close()
         else:
             read_policy(path)
+        return True
+    return False
 
 
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (3, 0), (2, 2), (1, 1, 1), (40,))
@@ -162,7 +166,7 @@ TABLES = ("target", "window", "decision", "event", "orders")
 
 
 @rounds
-def test_store(random: Random, folder: Path, sound: Sound) -> None:
+def test_store(random: Random, folder: Path, sound: Sound) -> bool:
     """Whoever reads it gets what it holds, or a sentence; one value of a row is odd, or some bytes are."""
     path = folder / "s.db"
     for ending in ("", "-wal", "-shm"):
@@ -175,6 +179,8 @@ def test_store(random: Random, folder: Path, sound: Sound) -> None:
                 random.choice(READERS)(store)
         else:
             _go_on(path)
+        return True
+    return False
 
 
 def _show(store: Store) -> None:

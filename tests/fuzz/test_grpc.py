@@ -158,12 +158,14 @@ def far() -> Iterator[None]:
 
 
 @rounds
-def test_triton(random: Random) -> None:
+def test_triton(random: Random) -> bool:
     """Whatever it says, nothing but our own errors; a model, an ensemble, an ensemble of itself."""
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(TunerError):
         patch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: Triton(random))
         grids = random.choice([{}, {}, {"parameters.threads": (1.0, 2.0)}, {"instances.b": (1.0, 2.0)}])
         lived(open_model("triton://far/mlp?metrics=off", grids), random)
+        return True
+    return False
 
 
 STATUS = prepared(
@@ -206,7 +208,7 @@ class Channel:
 
 
 @rounds
-def test_tfserving(random: Random) -> None:
+def test_tfserving(random: Random) -> bool:
     """Versions, states and labels that cannot be."""
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(TunerError):
         patch.setattr(tfserving, "open_channel", lambda *_: Channel(random))
@@ -218,6 +220,8 @@ def test_tfserving(random: Random) -> None:
             backend.counters()
         finally:
             backend.close()
+        return True
+    return False
 
 
 EMPTY = "\n".join(line for line in PAGE.splitlines() if "request_count" in line)

@@ -37,21 +37,25 @@ def answer(random: Random, *texts: str) -> WebAnswer:
 
 
 @rounds
-def test_rest(random: Random) -> None:
+def test_rest(random: Random) -> bool:
     """The state of every version, or ValueError."""
     with contextlib.suppress(ValueError):
         if random.random() < 0.3:
             assert isinstance(answer(random, LABELLED).read(read_labelled), int)
-            return
+            return True
         found = answer(random, VERSIONS).read(read_versions)
         assert all(isinstance(version, int) for version in found)
         assert all(isinstance(status, VersionStatus) for status in found.values())
         serving_version(found)
+        return True
+    return False
 
 
 @rounds
-def test_indicator(random: Random) -> None:
+def test_indicator(random: Random) -> bool:
     """A latency that can be, nothing, or a refusal."""
     with contextlib.suppress(InvalidInput):
         number = read_number(answer(random, VECTOR, SCALAR), "query")
         assert math.isnan(number) or 0 <= number < math.inf
+        return True
+    return False
