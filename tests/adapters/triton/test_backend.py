@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -197,11 +198,20 @@ def test_late_load_is_verified_by_reading_back(
     """If the call times out but the change comes about, that is success."""
     backend = TritonBackend(embedded.target, settle=0.0)
     load = backend._client.load
-    monkeypatch.setattr(backend._client, "load", lambda config, _: load(config, 0.05))
+    loading: list[threading.Thread] = []
+
+    def late(config: Mapping[str, Any], timeout: float) -> None:
+        loading.append(threading.Thread(target=load, args=(config, timeout)))
+        loading[-1].start()
+        raise TimedOut("no answer in time")
+
+    monkeypatch.setattr(backend._client, "load", late)
 
     report = backend.apply(backend.space.default.replace(max_batch_size=2))
 
     assert report.configuration["max_batch_size"] == 2
+    assert len(loading) == 1
+    loading[0].join()
     monkeypatch.undo()
     backend.restore()
     backend.close()
