@@ -27,11 +27,13 @@ from tuner.adapters.embedded.cache import Progress, silent
 from tuner.errors import AdapterError, InvalidInput
 from tuner.printable import one_line
 
-__all__ = ["HOST", "EmbeddedServer", "free_ports"]
+__all__ = ["HOST", "START_TIMEOUT", "EmbeddedServer", "free_ports"]
 
 HOST = "127.0.0.1"
 START_ATTEMPTS = 5
 """More than one, because another program may take a port after we found it free."""
+START_TIMEOUT = 180.0
+"""How long a server may take to become ready, s: several may start at once on a busy machine."""
 STOP_TIMEOUT = watchdog.GRACE + 7.0
 ERROR_LINE = re.compile(r"E\d{4} |error:|\w*Error\b")
 
@@ -64,7 +66,7 @@ class EmbeddedServer(ABC):
         *,
         models: Sequence[str] = (),
         progress: Progress = silent,
-        start_timeout: float = 60.0,
+        start_timeout: float = START_TIMEOUT,
     ) -> None:
         self.model = model
         self.models = tuple(models) or (model,)

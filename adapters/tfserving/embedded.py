@@ -18,7 +18,7 @@ from typing import NamedTuple
 from google.protobuf import text_format
 
 from tuner.adapters.embedded.cache import Progress, built_folder, silent
-from tuner.adapters.embedded.server import HOST, EmbeddedServer
+from tuner.adapters.embedded.server import HOST, START_TIMEOUT, EmbeddedServer
 from tuner.adapters.tfserving.download import python_path, require_platform
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import METRICS_PATH
@@ -120,7 +120,7 @@ class EmbeddedTFServing(EmbeddedServer):
         *,
         options: TFServingOptions | None = None,
         progress: Progress = silent,
-        start_timeout: float = 120.0,
+        start_timeout: float = START_TIMEOUT,
     ) -> None:
         require_platform()
         if model not in MODELS:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tuner.adapters.embedded.cache import Progress, silent
-from tuner.adapters.embedded.server import HOST, EmbeddedServer
+from tuner.adapters.embedded.server import HOST, START_TIMEOUT, EmbeddedServer
 from tuner.adapters.triton.embedded.download import fetch_triton, python_library_folder, require_platform
 from tuner.adapters.triton.embedded.repository import assemble_backends, make_repository
 
@@ -82,7 +82,7 @@ class EmbeddedTriton(EmbeddedServer):
         models: Sequence[str] = (),
         options: TritonOptions | None = None,
         progress: Progress = silent,
-        start_timeout: float = 60.0,
+        start_timeout: float = START_TIMEOUT,
     ) -> None:
         require_platform()
         super().__init__(model, models=models, progress=progress, start_timeout=start_timeout)
