@@ -28,6 +28,8 @@ __all__ = ["LoadGenerator"]
 
 REPORTS = 2.0
 """How long to wait for reports of a worker before a window is taken without them, s."""
+FAREWELL = 10.0
+"""How long a worker that has sent may take to end after the drain, s; its last records would be lost."""
 
 
 class LoadGenerator:
@@ -182,15 +184,16 @@ class LoadGenerator:
             drain: How long to wait, s; the timeout if None.
         """
         drain = self._timeout if drain is None else drain
+        begun = hasattr(self, "_reader")
         if self._process.poll() is None:
             try:
                 self._order({"stop": drain})
-                self._process.wait(drain + REPORTS)
+                self._process.wait(drain + (FAREWELL if begun else REPORTS))
             except (TunerError, subprocess.TimeoutExpired):
                 self._process.kill()
                 self._process.wait()
-        if hasattr(self, "_reader"):
-            self._reader.join(REPORTS)
+        if begun:
+            self._reader.join(FAREWELL)
         for pipe in (self._process.stdin, self._process.stdout, self._errors):
             if pipe is not None and not pipe.closed:
                 _close(pipe)

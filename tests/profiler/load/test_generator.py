@@ -23,7 +23,7 @@ from tests.waiting import LONGEST, eventually
 from tuner.adapters.connection.endpoint import Endpoint
 from tuner.errors import InvalidInput, TunerError, Unreachable
 from tuner.profiler.attachment import _generator
-from tuner.profiler.load.generator import LoadGenerator
+from tuner.profiler.load.generator import FAREWELL, LoadGenerator
 from tuner.profiler.source import ClientSample
 from tuner.setting import Load
 
@@ -279,6 +279,29 @@ def test_worker_dies_with_its_parent(service: InferenceService) -> None:
     gone, alive = psutil.wait_procs([worker], timeout=LONGEST)
 
     assert (len(gone), alive) == (1, [])
+
+
+def test_a_worker_that_stands_still_may_still_report(
+    service: InferenceService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine it may for some seconds; nothing of what it sent is lost."""
+    load = LoadGenerator(service.endpoint(), "constant:100")
+    until = time.monotonic() + 60
+    while not load.totals().sent and time.monotonic() < until:
+        time.sleep(0.01)
+    waited, wait = list[float](), load._process.wait
+
+    def stand_still(timeout: float) -> int:
+        waited.append(timeout)
+        os.kill(load.pid, signal.SIGCONT)
+        return wait(timeout)
+
+    monkeypatch.setattr(load._process, "wait", stand_still)
+    os.kill(load.pid, signal.SIGSTOP)
+    load.stop(drain=60.0)
+
+    assert waited == [60.0 + FAREWELL]
+    assert load.totals().sent == service.requests - TRIED
 
 
 def test_stop_can_be_called_twice(service: InferenceService) -> None:
