@@ -45,7 +45,7 @@ def comparison_figures(runs: Sequence[AgentRun], folder: Path, name: str = "comp
     figure, axes = style.figure(f"Cost over time, {where}", size=(7.5, 3.8))
     draw_time(axes[0, 0], over_time(runs, lambda t: t.cost), "cost, running mean")
     if np.isfinite(first.best).any():
-        best = over_time(runs[:1], lambda t: t.best)[0]
+        best = over_time(runs, lambda t: t.best)[0]  # all agents meet the same loads
         axes[0, 0].plot(best.x, best.y, color=style.MUTED, ls="--", lw=1, label="oracle, exact")
     above(axes[0, 0])
     drawn.append(style.save(figure, folder, f"{name}-cost"))

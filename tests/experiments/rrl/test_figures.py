@@ -29,6 +29,7 @@ from tuner.report.series import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
@@ -216,6 +217,21 @@ def test_comparisons_are_drawn(tmp_path: Path) -> None:
 
     assert len(comparison_figures(traced, tmp_path)) == 5
     assert len(comparison_figures(unknown, tmp_path, "other")) == 4
+
+
+def test_the_oracle_is_drawn_over_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the agents beside it are: the loads of the seeds differ, and so do the least costs under them."""
+    drawn: dict[str, Figure] = {}
+
+    def noted(figure: Figure, folder: Path, name: str) -> Path:
+        drawn[name] = figure
+        return folder / name
+
+    monkeypatch.setattr(style, "save", noted)
+    comparison_figures([t._replace(best=np.full(40, 1.0 + t.spec.seed)) for t in runs()], tmp_path)
+
+    (oracle,) = (one for one in drawn["comparison-cost"].axes[0].lines if one.get_label() == "oracle, exact")
+    assert set(oracle.get_ydata()) == {1.5}  # type: ignore[arg-type]
 
 
 @pytest.mark.slow  # networks are trained
