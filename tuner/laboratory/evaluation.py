@@ -16,7 +16,7 @@ from tuner.laboratory.agent_run import AgentRun, RunSpec, new_agent, serving, tr
 if TYPE_CHECKING:
     import gymnasium as gym
 
-__all__ = ["ORACLE", "POLICY", "START", "PolicyEvaluation", "evaluate"]
+__all__ = ["ORACLE", "POLICY", "START", "PolicyEvaluation", "evaluate", "evaluation_seed"]
 
 POLICY, ORACLE, START = "policy", "oracle", "start"
 """What is evaluated: the policy, the best configuration by exact costs, and the one that servers start
@@ -82,7 +82,15 @@ def evaluate(evaluation: PolicyEvaluation) -> AgentRun:
             return Greedy(learned, space)
         return new_agent(spec, env) if evaluation.who == ORACLE else Idle(space)
 
-    fresh = int(np.random.SeedSequence([spec.seed, EVALUATION]).generate_state(1)[0])
-    agent, run = train_agent(spec.seeded(fresh), make=make)
+    agent, run = train_agent(spec.seeded(evaluation_seed(spec.seed)), make=make)
     agent.close()
     return run._replace(spec=spec)
+
+
+def evaluation_seed(seed: int) -> int:
+    """Return the seed under which a policy is judged that was trained with a seed.
+
+    It is that of none of the training's episodes: two numbers make theirs, three this one
+    (:func:`~tuner.agents.training.episode_seed`).
+    """
+    return int(np.random.SeedSequence([seed, 0, EVALUATION]).generate_state(1)[0])
