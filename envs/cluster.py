@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tuner.cluster.scenario import Network, Scenario, Session
+from tuner.cluster.scenario.session import FASTEST
 from tuner.envs.cluster_backend import SimulatedCluster
 from tuner.envs.making import makes_environments
 from tuner.envs.serving import UNKNOWN, Levels, Plant, ServingEnv
@@ -17,6 +18,7 @@ from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import BadRateObjective, Slo
 from tuner.scheduling.knobs import scheduler_space
+from tuner.setting import rate_range
 
 __all__ = ["EXAMPLE", "ClusterEnv", "cluster", "cluster_vector"]
 
@@ -129,16 +131,15 @@ def cluster(
             "policy", f"{chosen.policy} has no knobs", "the scenario's policy must be symphony"
         )
     check_choice("objective", objective, ("gpu", "latency"))
-    low, high = rate if isinstance(rate, tuple) else (rate, rate)
-    if low is not None and high is not None and not 0 < low <= high < math.inf:
-        raise InvalidInput("rate", f"{rate} is not a positive rate or range", "write (1000.0, 4000.0)")
+    rates = None if rate is None else rate_range(rate, FASTEST)
     slo = Slo(statistic="p95", latency=chosen.each_session[0].slo)
     knobs = space or scheduler_space()
 
     def open_plant(generator: np.random.Generator) -> Plant:
         changes: dict[str, Any] = {"seed": int(generator.integers(2**62))}
         offered = chosen
-        if low is not None and high is not None:
+        if rates is not None:
+            low, high = rates
             drawn = float(np.exp(generator.uniform(np.log(low), np.log(high))))
             offered = chosen.scaled(drawn / chosen.total_rate)
         backend = SimulatedCluster(offered.model_copy(update=changes), knobs)

@@ -7,6 +7,7 @@ import operator
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Protocol, SupportsFloat
 
 import gymnasium as gym
@@ -19,6 +20,7 @@ from tuner.errors import AdapterError, InvalidInput
 from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective
+from tuner.option import is_number
 
 __all__ = ["FEATURES", "GPU", "WORST_REWARD", "Levels", "Plant", "Remade", "ServingEnv", "Window", "measure"]
 
@@ -170,10 +172,12 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         fresh: bool = True,
         levels: Levels | None = None,
     ) -> None:
-        if not 0 < window < math.inf:
-            raise InvalidInput("window", f"{window} is not a positive number of seconds")
-        if episode_windows < 1:
-            raise InvalidInput("episode_windows", f"{episode_windows} is not at least 1")
+        if not (is_number(window) and 0 < window < math.inf):
+            raise InvalidInput("window", f"{window!r} is not a positive number of seconds")
+        whole = is_number(episode_windows) and isinstance(episode_windows, Integral)
+        if not (whole and episode_windows >= 1):
+            problem = f"{episode_windows!r} is not a whole number of at least 1"
+            raise InvalidInput("episode_windows", problem)
         self._open_plant = open_plant
         self.space = space
         self.objective = objective

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
-from tuner.option import option
+from tuner.option import is_number, option
 
 if TYPE_CHECKING:
     from tuner.measurement import Measurement
@@ -132,8 +132,8 @@ class Objective:
             raise InvalidInput("--objective", f"'{self.goal}' is unknown", f"use one of {', '.join(GOALS)}")
         if not self.cores > 0:
             raise InvalidInput("cores", f"{self.cores} is not positive")
-        if not 0 <= self.change_cost < math.inf:
-            raise InvalidInput("--change-cost", f"{self.change_cost} is not a weight of at least 0")
+        if not (is_number(self.change_cost) and 0 <= self.change_cost < math.inf):
+            raise InvalidInput("--change-cost", f"{self.change_cost!r} is not a weight of at least 0")
 
     def __str__(self) -> str:
         latency = f"least {self.slo.statistic} latency"

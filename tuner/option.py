@@ -13,9 +13,10 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields, replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from numbers import Real
+from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
-__all__ = ["Option", "build", "keywords", "option", "options_of", "part"]
+__all__ = ["Option", "build", "is_number", "keywords", "option", "options_of", "part"]
 
 Kind = TypeVar("Kind")
 Result = TypeVar("Result")
@@ -63,6 +64,11 @@ def option(name: str, flag: str | None = None, **others: Any) -> dict[str, Optio
 def part(kind: type) -> dict[str, type]:
     """Return the metadata of a field that holds another dataclass with options."""
     return {"part": kind}
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number, which a truth value is to Python, but to no user; text is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def fields_of(kind: type) -> dict[str, tuple[Option, Field[Any]]]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
 from tuner.objective import Objective
-from tuner.option import option, options_of, part
+from tuner.option import is_number, option, options_of, part
 from tuner.printable import one_line
 
 if TYPE_CHECKING:
@@ -170,7 +169,11 @@ class Load:
     def __post_init__(self) -> None:
         if self.rate is not None and self.arrival is not None:
             raise InvalidInput("--arrival", "given together with --rate", "give one of them")
-        if isinstance(self.rate, Real | tuple):
+        if self.rate is None:
+            return
+        from tuner.workload.load import RateSchedule  # commands list their options without numpy
+
+        if not isinstance(self.rate, RateSchedule):
             rate_range(self.rate)
 
     @property
@@ -180,22 +183,27 @@ class Load:
         Raises:
             InvalidInput: It is a range or a schedule.
         """
-        if self.rate is None or isinstance(self.rate, Real):
+        if self.rate is None or is_number(self.rate):
             return self.rate
         raise InvalidInput("rate", f"{self.rate} is not one number", "write 200.0")
 
 
-def rate_range(rate: float | tuple[float, float]) -> tuple[float, float]:
+def rate_range(rate: float | tuple[float, float], most: float | None = None) -> tuple[float, float]:
     """Return the least and the largest of a rate or a range of rates, requests/s.
 
+    Args:
+        rate: The rate, or the least and the largest.
+        most: What may be offered at most; None for what a single server may be.
+
     Raises:
-        InvalidInput: They cannot be offered.
+        InvalidInput: They cannot be offered, or are no numbers.
     """
     from tuner.workload.workload import FASTEST
 
-    low, high = rate if isinstance(rate, tuple) else (rate, rate)
-    if not 0 < low <= high <= FASTEST:
-        problem = f"{rate} is not a rate or range above 0 and at most {FASTEST:,.0f} requests/s"
+    most = FASTEST if most is None else most
+    low, high = rate if isinstance(rate, tuple) and len(rate) == 2 else (rate, rate)
+    if not (is_number(low) and is_number(high) and 0 < low <= high <= most):
+        problem = f"{rate!r} is not a rate or range above 0 and at most {most:,.0f} requests/s"
         raise InvalidInput("rate", problem, "write 200.0 or (100.0, 400.0)")
     return low, high
 
@@ -298,11 +306,11 @@ class Setting:
     """The model of the server, where it is simulated; None: the environment's own."""
 
     def __post_init__(self) -> None:
-        if self.window is not None and not 0 < self.window < math.inf:
-            raise InvalidInput("window", f"{self.window} is not a positive number of seconds")
-        if self.foreign_limit is not None and not self.foreign_limit >= 0:
+        if self.window is not None and not (is_number(self.window) and 0 < self.window < math.inf):
+            raise InvalidInput("window", f"{self.window!r} is not a positive number of seconds")
+        if self.foreign_limit is not None and not (is_number(self.foreign_limit) and self.foreign_limit >= 0):
             raise InvalidInput(
-                "--foreign-limit", f"{self.foreign_limit} is not a number of cores of at least 0"
+                "--foreign-limit", f"{self.foreign_limit!r} is not a number of cores of at least 0"
             )
 
     @property

@@ -162,10 +162,14 @@ def test_nothing_asked() -> None:
         {"scenario": SMALL.model_copy(update={"policy": "eager"})},
         {"rate": 0.0},
         {"rate": (5.0, 2.0)},
+        {"rate": [5.0, 9.0]},
+        {"rate": math.inf},
         {"objective": "cpu"},
         {"window": 0.0},
+        {"window": "2s"},
         {"window": math.inf},
         {"episode_windows": 0},
+        {"episode_windows": 2.5},
     ],
 )
 def test_bad_arguments(arguments: dict[str, object]) -> None:

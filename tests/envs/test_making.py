@@ -115,6 +115,13 @@ def test_unpickling_makes_it_again() -> None:
         ({"objective": "fast"}, "^objective: 'fast'"),
         ({"slo": "p95"}, "^slo: 'p95'"),
         ({"change_cost": -1.0}, "^change_cost"),
+        ({"change_cost": "1"}, "^change_cost: '1' is not a weight"),
+        (
+            {"rate": [100, 200]},
+            r"^rate: \[100, 200\] is not a rate or range .*; write 200.0 or \(100.0, 400.0\)",
+        ),
+        ({"episode_windows": 2.5}, "^episode_windows: 2.5 is not a whole number of at least 1"),
+        ({"episode_windows": True}, "^episode_windows: True is not a whole number of at least 1"),
     ],
 )
 def test_errors_name_parameters(arguments: dict[str, Any], message: str) -> None:
