@@ -126,13 +126,13 @@ def batched_env(
     Raises:
         InvalidInput: An argument is unusable.
     """
-    nominal, load = setting.load.nominal or model.rate, setting.load.workload
+    load = setting.load.workload
     if isinstance(load, str) or load is None:
-        load = workload(load or "constant", nominal)
+        load = workload(load or "constant", setting.load.nominal or model.rate)
     own = replace(
         setting,
         objective=model_objective(model, setting.objective),
-        window=REQUESTS / nominal if setting.window is None else setting.window,
+        window=REQUESTS / load.rate if setting.window is None else setting.window,
     )
     simulator = BatchedSimulator(model.plans(model.space(setting.grids)), model.traffic(load.burstiness))
     return kind(model, simulator, load, own, episode_windows=episode_windows, levels=levels)

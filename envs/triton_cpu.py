@@ -108,7 +108,7 @@ class TritonCPUEnv(ServingEnv):
         return super()._info(measurement, cost) | {"rate": self._triton.rate}
 
 
-OWN = Setting(objective=Objective(slo=parse_slo("p95=30ms")), load=Load(rate=200.0), window=5.0)
+OWN = Setting(objective=Objective(slo=parse_slo("p95=30ms")), window=5.0)
 """The setting where the caller gives none."""
 
 
@@ -125,8 +125,8 @@ def triton_cpu(
 
     Args:
         setting: What is simulated and minimised; or its parts by keyword (:data:`~tuner.setting.SIMULATED`):
-            by default ``server`` is the demo's model and ``workload`` a constant ``rate``. ``objective`` may
-            be ``latency``, ``strict`` or ``cpu``.
+            by default ``server`` is the demo's model and ``workload`` a constant ``rate`` of 200 requests/s.
+            ``objective`` may be ``latency``, ``strict`` or ``cpu``.
         carry_over: Whether one server runs through the episode, or every window has its own.
         episode_windows: Steps per episode.
         levels: Names load levels for ``info["level"]``.

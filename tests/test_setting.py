@@ -10,6 +10,7 @@ from tuner.errors import InvalidInput
 from tuner.objective import Objective, Slo
 from tuner.option import build, options_of
 from tuner.setting import SIMULATED, Load, Setting, Sli
+from tuner.workload import workload
 from tuner.workload.load import RateSchedule
 
 SLO = Slo(statistic="p95", latency=0.03)
@@ -58,6 +59,7 @@ def test_a_setting_is_made_from_what_users_write() -> None:
         ({"rate": "200"}, "rate: '200' is not a rate or range"),
         ({"rate": True}, "rate: True is not a rate or range"),
         ({"rate": 10.0, "arrival": "poisson:5"}, "--arrival: given together with --rate"),
+        ({"rate": 10.0, "workload": workload("ramp", 14.0)}, "rate: 10.0 stands beside a workload with a"),
         ({"shapes": ["image"]}, "--shape: 'image' is not a shape"),
         ({"shapes": ["image=1", "image=2"]}, "--shape image: given twice"),
         ({"shapes": ["image=1", " image = 2"]}, "--shape image: given twice"),

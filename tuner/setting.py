@@ -118,7 +118,7 @@ class Load:
     own traffic is watched. A simulated server gets a `workload`, whose nominal rate is `rate`.
 
     Raises:
-        InvalidInput: The rate is no rate, or stands beside an arrival process.
+        InvalidInput: The rate is no rate, or stands beside an arrival process or a workload with another one.
     """
 
     rate: Rate | None = field(
@@ -164,7 +164,8 @@ class Load:
             "with parameters as in step:low=0.5,high=1.5; `tuner workload list` lists them.",
         ),
     )
-    """How a simulated load changes over an episode; None: not at all."""
+    """How a simulated load changes over an episode, as text, or with a nominal rate of its own; None: not at
+    all."""
 
     def __post_init__(self) -> None:
         if self.rate is not None and self.arrival is not None:
@@ -175,6 +176,10 @@ class Load:
 
         if not isinstance(self.rate, RateSchedule):
             rate_range(self.rate)
+        if self.workload is None or isinstance(self.workload, str) or self.workload.rate == self.rate:
+            return
+        problem = f"{self.rate} stands beside a workload with a nominal rate of {self.workload.rate:g}"
+        raise InvalidInput("rate", problem, "leave it out, or give the workload as text")
 
     @property
     def nominal(self) -> float | None:

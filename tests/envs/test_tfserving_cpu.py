@@ -52,6 +52,18 @@ def test_offered_rate_is_told() -> None:
     assert told == pytest.approx([rates[0], *rates])
 
 
+def test_windows_are_a_thousand_requests_of_the_workload() -> None:
+    """Its nominal rate counts, not the model's, and no other one stands beside it."""
+    env = tfserving_cpu(workload=workload("constant", 28.0))
+
+    measured = env.reset(seed=1)[1]["measurement"]
+
+    assert measured.end - measured.start == pytest.approx(1000 / 28.0)
+    tfserving_cpu(workload=workload("constant", 28.0), rate=28.0)
+    with pytest.raises(InvalidInput, match=r"^rate: 14.0 stands beside a workload .* of 28; leave it out"):
+        tfserving_cpu(workload=workload("constant", 28.0), rate=14.0)
+
+
 def test_a_window_forgets() -> None:
     """What was tried before has no part in a window: only its number, configuration and load count."""
     env = tfserving_cpu(**SHORT)

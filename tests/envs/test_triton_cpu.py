@@ -26,6 +26,7 @@ from tuner.errors import InvalidInput, Refused
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 from tuner.testing.environment import EnvironmentContract
+from tuner.workload import workload
 from tuner.workload.load import RateSchedule
 
 NAME = "tuner.envs:tuner/TritonCPU-v0"
@@ -221,6 +222,20 @@ def test_workload(carry_over: bool) -> None:
     assert [info["rate"] for info in told] == pytest.approx([100.0, 100.0, 100.0, 300.0, 300.0])
     for info in told:
         assert info["measurement"].arrival_rate == pytest.approx(info["rate"], rel=0.25)
+
+
+@pytest.mark.parametrize("carry_over", [True, False])
+def test_a_workload_may_have_a_rate_of_its_own(carry_over: bool) -> None:
+    """The default one is not given, so it is in nobody's way; one that is given must be the same."""
+    arguments: dict[str, Any] = {"workload": workload("constant", 150.0), "carry_over": carry_over}
+    env = triton_cpu(window=0.5, **arguments)
+
+    assert env.reset(seed=1)[1]["rate"] == 150.0
+    for rate in (200.0, (100.0, 200.0), RateSchedule.constant(150.0)):
+        with pytest.raises(
+            InvalidInput, match=r"^rate: .* stands beside a workload with a nominal rate of 150"
+        ):
+            triton_cpu(rate=rate, **arguments)
 
 
 def test_rates_drawn_from_a_range_without_carrying_over() -> None:
