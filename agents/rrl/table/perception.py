@@ -10,7 +10,8 @@ Qin et al., SC'19, section 4.2.1. Where we differ, each switched by a parameter
   directly or through a neighbour. Once the estimation function is trained its prediction stands in for them.
   A configuration never measured is valued a share ``optimism`` nearer to q0, a share that fades: otherwise
   nothing would ever correct an estimate that is too high (``optimism = 1``: q0 alone for the unknown). A
-  level never seen is predicted from the nearest one (``carry``).
+  level never seen is predicted from the nearest one (``carry``); without it is explored from nothing, but the
+  best there is that of the nearest one.
 * *Discount.* The load does not depend on the configuration, so the future adds the same expectation to
   all of them and the best configuration is that of gamma = 0; larger values only add noise (the bound of
   theorem 4.1 is Delta / (1 - gamma)). Learned costs are kept beside Q without the future.
@@ -103,7 +104,10 @@ class TablePerception:
         return np.full(self.space.size, np.nan) if table is None else table.cost.copy()
 
     def cautious(self, state: State, configurations: np.ndarray) -> np.ndarray:
-        """Return learned costs with one standard error added; NaN if unknown.   # (n,)."""
+        """Return learned costs with one standard error added; NaN if unknown.   # (n,).
+
+        Those of a level that was never seen are the nearest one's.
+        """
         level = state.level
         table, change = self._known(level), np.ones(configurations.size)
         if table is None or not table.windows:
@@ -208,6 +212,8 @@ class TablePerception:
                 return np.full(configurations.size, np.nan)
             anchor, cost = least
             return cost * self.estimator.ratios(level, configurations, anchor)
+        if not self.parameters.carry:
+            return np.full(configurations.size, np.nan)
         nearest, change = self._nearest(level, configurations)
         return np.asarray(nearest.cost[configurations] * change)
 
@@ -215,13 +221,15 @@ class TablePerception:
         """Return the table of the nearest level that was seen, and the factors from its costs to those here.
 
         Returns:
-            A table in which nothing is known, if none was seen or nothing is to be carried; and the factors
-            that the estimation function gives for the change of load.   # (n,)
+            A table in which nothing is known, if none was seen; and the factors that the estimation function
+            gives for the change of load, 1 if nothing is to be carried.   # (n,)
         """
         seen = [other for other, table in self.tables.items() if table.windows]
-        if not (self.parameters.carry and seen):
+        if not seen:
             return LevelTable.empty(self.space.size, self.q0), np.ones(configurations.size)
         nearest = nearest_level(seen, level)
+        if not self.parameters.carry:
+            return self.tables[nearest], np.ones(configurations.size)
         limit = math.log(self.parameters.estimator.ratio_limit)
         here, there = (self.estimator.log_costs(at, configurations) for at in (level, nearest))
         return self.tables[nearest], np.exp(np.clip(here - there, -limit, limit))

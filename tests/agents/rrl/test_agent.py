@@ -185,15 +185,21 @@ def test_policy_does_not_depend_on_the_unit_of_cost() -> None:
 
 
 def test_new_level_starts_from_the_nearest() -> None:
-    """`carry`: what was best at a load near by is best at first; without it nothing is known."""
+    """What was best at a load near by is best at first; without `carry` it is explored from nothing.
+
+    A level only names a load, and that of a load near the border of two may be either.
+    """
     carrying, forgetting = make(), make(replace(PLAIN, carry=False))
     for agent in (carrying, forgetting):
         agent.update(at(LOW), 40, 0.4, at(LOW))
         agent.update(at(LOW), 0, 5.0, at(LOW))
 
     assert carrying.best(at(LOW + 1, 3)) == 40
-    assert forgetting.best(at(LOW + 1, 3)) == 3
-    assert np.isnan(carrying.costs(LOW + 1)).all()
+    assert forgetting.best(at(LOW + 1, 3)) == 40
+    for agent in (carrying, forgetting):
+        assert np.isnan(agent.costs(LOW + 1)).all()
+    assert np.ptp(forgetting.probabilities(at(LOW + 1, 3), np.arange(SPACE.size))) == 0
+    assert np.ptp(carrying.probabilities(at(LOW + 1, 3), np.arange(SPACE.size))) > 0
 
 
 @pytest.mark.parametrize("cost", [math.nan, math.inf, -0.1])
