@@ -125,14 +125,27 @@ def test_killed_training_ends_as_if_it_had_not_been(tuner: Say, tmp_path: Path, 
 
 
 def test_training_says_in_words_what_it_did_not_learn(tuner: Say) -> None:
-    """Of a load whose windows fell into the level beside it, and where nothing was asked at all."""
+    """Of a nominal load that no window had, and where nothing was asked at all."""
     small = (*SMALL[:2], *GRID, "--window", "500ms")
-    beside = tuner("train", *small, "--rate", "150", "--agent", "random", "--windows", "2", "--out", "a")
+    beside = tuner(
+        "train", *small, "--rate", "150", "--workload", "step:low=0.5,high=2", "--agent", "random",
+        "--windows", "2", "--out", "a",
+    )  # fmt: skip
     nothing = tuner("train", *small, "--rate", "0.1", "--windows", "1", "--out", "b")
 
     assert "its cost was learned under other loads only" in beside
     assert "nothing was learned" in nothing
     assert "nan" not in beside + nothing
+
+
+def test_training_says_what_it_learned_of_each_load(tuner: Say) -> None:
+    """Also of one whose windows fell into the level beside its own, and of two that share a level."""
+    small = (*SMALL[:2], *GRID, "--window", "500ms", "--agent", "random", "--windows", "2")
+    beside = tuner("train", *small, "--rate", "150", "--out", "a")
+    both = tuner("train", *small, "--rate", "300", "--rate", "310", "--out", "b")
+
+    assert re.findall(r"(\d+) requests/s: .* learned cost", beside) == ["150"]
+    assert re.findall(r"(\d+) requests/s: .* learned cost", both) == ["300", "310"]
 
 
 def test_help_names_every_agent_environment_and_workload() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -25,7 +25,7 @@ from tuner.objective import Objective
 from tuner.option import options_of
 
 if TYPE_CHECKING:
-    from tuner.laboratory.agent_run import RunSpec
+    from tuner.laboratory.agent_run import AgentRun, RunSpec
     from tuner.laboratory.training import Trained
 
 __all__ = ["EXAMPLES", "train"]
@@ -185,26 +185,43 @@ def _summary(trained: Trained) -> list[str]:
     from tuner.cli.console import configuration_text
 
     agent, run, space, repeated = trained
-    levels = LoadLevels()
-    rates = {levels.level(rate): rate for rate in run.spec.rates}
+    levels, start = LoadLevels(), int(space.encode(space.default))
     lines = [f"went on after {repeated} windows"] if repeated else []
-    seen = set(run.level[run.learned].tolist())
-    for level in rates or sorted(set(run.level.tolist())):
-        start = int(space.encode(space.default))
-        state = State(level=level, configuration=start, rate=rates.get(level))
+    met: list[tuple[int, float | None]] = [(level, None) for level in sorted(set(run.level.tolist()))]
+    given = [(_level(run, stage, rate), rate) for stage, rate in enumerate(run.spec.rates)]
+    for level, rate in given or met:
+        state = State(level=level, configuration=start, rate=rate)
         index = agent.best(state)
-        cost = costs_at(agent, state)[index]
-        rate = rates.get(level, round(levels.rate(level), 1))
-        text = configuration_text(space, space.decode(index))
-        lines.append(f"{rate:g} requests/s: {text}, {_cost_text(cost, seen)}")
+        shown = round(levels.rate(level), 1) if rate is None else rate
+        cost = _cost_text(costs_at(agent, state)[index], elsewhere=bool(run.learned.any()))
+        lines.append(f"{shown:g} requests/s: {configuration_text(space, space.decode(index))}, {cost}")
     if run.skipped:
         lines.append(skipped_text(run.skipped))
     agent.close()
     return lines
 
 
-def _cost_text(cost: float, learned_from: Collection[int]) -> str:
-    """Say what was learned of a configuration's cost, or why nothing was."""
+def _level(run: AgentRun, stage: int, rate: float) -> int:
+    """Return the level under which a stage's windows at its nominal load were learned; without any, its own.
+
+    What is measured wavers, so that windows of a load near the border of two levels may be of either.
+    """
+    from tuner.agents.load_levels import LoadLevels
+
+    levels = LoadLevels()
+    own = levels.level(rate)
+    windows = slice(stage * run.spec.windows, (stage + 1) * run.spec.windows)
+    columns = (run.level[windows], run.rate[windows], run.learned[windows])
+    learned = Counter(
+        level
+        for level, offered, teaches in zip(*(column.tolist() for column in columns), strict=True)
+        if teaches and levels.level(offered, own) == own
+    )
+    return learned.most_common(1)[0][0] if learned else own
+
+
+def _cost_text(cost: float, *, elsewhere: bool) -> str:
+    """Say what was learned of a configuration's cost, or why nothing was: anything was, under other loads."""
     if not math.isnan(cost):
         return f"learned cost {cost:.2f}"
-    return "its cost was learned under other loads only" if learned_from else "nothing was learned"
+    return "its cost was learned under other loads only" if elsewhere else "nothing was learned"
