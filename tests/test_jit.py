@@ -35,9 +35,18 @@ THEIRS = OURS + "import theirs\nprint(waiting(theirs.Mine(cluster.queues), 0))"
 OWN = OURS + "print(waiting(cluster, 0), sum(waiting.stats.cache_hits.values()))"
 
 
-def run(code: str, folder: Path) -> str:
+TWICE = """
+from tuner._jit import njit
+
+@njit
+def twice(value):
+    return 2 * value
+"""
+
+
+def run(code: str, folder: Path, *, cache: str | None = None) -> str:
     """Run code with a cache of its own; return what it prints."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    environment = {**os.environ, "XDG_CACHE_HOME": cache or str(folder / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.append({str(folder)!r})\n{code}"],
         env=environment, capture_output=True, text=True, check=False,
@@ -58,6 +67,16 @@ def test_whoever_comes_later_can_read_the_cache(tmp_path: Path) -> None:
 
     assert run(OWN, tmp_path) == "0 0"
     assert run(OWN, tmp_path) == "0 1"
+
+
+@compiled
+def test_without_a_folder_to_write_in_nothing_is_stored(tmp_path: Path) -> None:
+    """Nor beside the source, where the next process would not notice that another file has changed."""
+    (tmp_path / "mine.py").write_text(TWICE)
+
+    assert run("from mine import twice\nprint(twice(3))", tmp_path, cache="/dev/null/x") == "6"
+
+    assert [*tmp_path.rglob("*.nb[ci]")] == []
 
 
 def test_every_package_with_compiled_functions_has_tests() -> None:

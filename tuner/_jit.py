@@ -22,7 +22,7 @@ from threading import local
 from typing import Any, TypeVar
 
 import numba
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from platformdirs import user_cache_path
 
 __all__ = ["kernel_digest", "njit", "njit_flat", "njit_inline"]
@@ -65,10 +65,23 @@ def _foreign(arguments: Iterable[Any]) -> bool:
 
 
 _Untyped: Any = FunctionCache  # numba has no types
+_UntypedPlace: Any = CompileResultCacheImpl
+
+
+class _Place(_UntypedPlace):  # type: ignore[misc]  # what has no types cannot be checked
+    """Our folder, and none of the others that numba tries after it: their names lack the hash."""
+
+    _locator_classes = (UserProvidedCacheLocator,)
 
 
 class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be checked
-    """numba's cache of one function, which others can always read."""
+    """numba's cache of one function, which others can always read.
+
+    Raises:
+        RuntimeError: The folder cannot be written.
+    """
+
+    _impl_class = _Place
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -114,7 +127,8 @@ def _compiled(function: F, **options: Any) -> F:
     made: F = numba.njit(nogil=True, **options)(function)
     if hasattr(made, "enable_caching"):  # compilation is not switched off
         cached: Any = made
-        cached._cache = _Cache(function)  # what `enable_caching` does, with a cache of ours
+        with suppress(RuntimeError):  # without a folder to write in, every process compiles for itself
+            cached._cache = _Cache(function)  # what `enable_caching` does, with a cache of ours
         cached.compile = _in_turn(cached)
     return made
 
