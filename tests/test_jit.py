@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -98,11 +99,16 @@ def test_functions_are_compiled_by_our_decorators_only() -> None:
 
 
 @compiled
-def test_what_cannot_be_stored_is_used_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """numba may lack the object code while another process compiles the same function."""
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no compiled object yet"), OSError(errno.ENOSPC, "No space left on device")]
+)
+def test_what_cannot_be_stored_is_used_all_the_same(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """numba may lack the object code while another process compiles the same function; a disk may be full."""
 
     def fails(*_: object) -> None:
-        raise RuntimeError("no compiled object yet")
+        raise error
 
     monkeypatch.setattr(FunctionCache, "save_overload", fails)
 
@@ -111,3 +117,24 @@ def test_what_cannot_be_stored_is_used_all_the_same(monkeypatch: pytest.MonkeyPa
         return 2.0 * value
 
     assert twice(3.0) == 6.0
+
+
+@compiled
+def test_a_damaged_index_on_a_full_disk_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be begun again; the function is compiled."""
+
+    def unreadable(*_: object) -> None:
+        raise EOFError
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(FunctionCache, "load_overload", unreadable)
+    monkeypatch.setattr(FunctionCache, "flush", full)
+    monkeypatch.setattr(FunctionCache, "save_overload", full)
+
+    @_jit.njit
+    def thrice(value: float) -> float:
+        return 3.0 * value
+
+    assert thrice(3.0) == 9.0

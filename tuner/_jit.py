@@ -87,15 +87,16 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # unpickling what is damaged, or unknown here, may raise anything
-            self.flush()
+            with suppress(OSError):  # a full disk
+                self.flush()
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if _foreign(getattr(sig, "args", sig)):  # a signature, or the types alone
             return
         # While two processes compile the same functions, numba may lack the object code of what it has just
-        # compiled. The function works; the next process that compiles it stores it.
-        with suppress(RuntimeError):
+        # compiled; and the disk may be full. The function works; the next process that compiles it stores it.
+        with suppress(RuntimeError, OSError):
             super().save_overload(sig, data)
 
 
