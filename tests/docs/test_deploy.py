@@ -7,10 +7,13 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -138,6 +141,33 @@ def test_the_container_file() -> None:
     assert [name for name in copied if not (DEPLOY.parent / name).exists()] == []
 
     run("hadolint", str(DEPLOY / "Containerfile"))
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_health_check_asks_the_daemon_and_no_proxy(status: int, code: int) -> None:
+    """Containers often get ``http_proxy`` from those who start them."""
+    text = (DEPLOY / "Containerfile").read_text().replace("\\\n", "")
+    (command,) = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", text, re.MULTILINE)
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/healthz" else 404)
+            self.end_headers()
+
+    clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    with socket.socket() as proxy, HTTPServer(("127.0.0.1", 0), Answer) as server:
+        proxy.bind(("127.0.0.1", 0))  # nobody listens there
+        dead = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        _, *arguments = json.loads(command.replace("7411", str(server.server_port)))
+        done = subprocess.run(
+            [sys.executable, *arguments], env={**clean, "http_proxy": dead}, capture_output=True, check=False
+        )
+        server.shutdown()
+        thread.join()
+
+    assert done.returncode == code, done.stderr
 
 
 def manifests() -> list[dict[str, Any]]:
