@@ -14,6 +14,7 @@ from statistics import median
 from tuner.experiments.benchmarks.fronts.clients import ask_grpc, ask_http
 from tuner.experiments.benchmarks.fronts.servers import FrontProcess
 from tuner.experiments.benchmarks.report import BenchOptions, BenchRow, compared
+from tuner.plugin import check_installed
 
 __all__ = ["run"]
 
@@ -33,7 +34,13 @@ WAYS = {
 
 
 def run(options: BenchOptions) -> list[BenchRow]:
-    """Measure everything; ``options.repeats`` is how often."""
+    """Measure everything; ``options.repeats`` is how often.
+
+    Raises:
+        InvalidInput: The extra ``native`` is not installed.
+        AdapterError: A front ended before it listened.
+    """
+    check_installed("pygrpc_native", "fronts")
     requests = REQUESTS // (QUICK if options.quick else 1)
     names = dict.fromkeys(name for way in WAYS.values() for name in way[:2])
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from fastapi import Request as Asked
 
 from tuner.dispatch.request import Metadata, Reply, Request
+from tuner.errors import AdapterError
 
 __all__ = ["FrontProcess"]
 
@@ -29,6 +30,9 @@ class FrontProcess:
 
     Args:
         name: Which one; a key of ``SERVERS``.
+
+    Raises:
+        AdapterError: On entry: the process ended before it listened. It has said why itself.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,7 +45,12 @@ class FrontProcess:
         self._process = context.Process(target=_serve, args=(self._name, theirs), daemon=True)
         self._process.start()
         theirs.close()
-        self.port = self._pipe.recv()
+        try:
+            self.port = self._pipe.recv()
+        except EOFError as error:
+            self._process.join()
+            self._pipe.close()
+            raise AdapterError(f"the server {self._name} ended before it listened") from error
         return self
 
     def __exit__(
