@@ -151,18 +151,21 @@ def write_pages(
     results: Annotated[Path, typer.Option("--results", help="Where the results are stored.")] = RESULTS,
     figures: Annotated[bool, typer.Option(help="Whether to draw the figures again, too.")] = True,
 ) -> None:
-    """Write the documentation's pages of measurements from the stored results."""
+    """Write the documentation's pages of measurements from the stored results.
+
+    A page of which the folder has no result stays as it is.
+    """
     from tuner.experiments.frame.about import LIVE
     from tuner.experiments.frame.discovery import declared
-    from tuner.experiments.frame.result import Result
-    from tuner.experiments.page import written_pages
+    from tuner.experiments.frame.result import Result, has_result
+    from tuner.experiments.page import check_results, written_pages
     from tuner.files.storage import make_folder, write_atomically
 
+    check_results(results)
     images = make_folder(docs / "experiments" / "images", "--docs")
     for name, experiment in declared().items() if figures else ():
-        stored = results / f"{name}.json"
-        if experiment.about.paper != LIVE and stored.exists():
-            experiment.load().plot(Result.load(stored), images)
+        if experiment.about.paper != LIVE and has_result(results, name):
+            experiment.load().plot(Result.load(results / f"{name}.json"), images)
     for path, text in written_pages(results, docs).items():
         write_atomically(path, text)
         print(path)

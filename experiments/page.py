@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.errors import InvalidInput
+from tuner.experiments.benchmarks.catalogue import BENCHMARKS
 from tuner.experiments.benchmarks.page import benchmarks_page
 from tuner.experiments.frame.about import LIVE, About
 from tuner.experiments.frame.discovery import papers
-from tuner.experiments.frame.result import Result, Row
+from tuner.experiments.frame.result import Result, Row, has_result
 
-__all__ = ["index_page", "results_page", "written_pages"]
+__all__ = ["check_results", "index_page", "results_page", "written_pages"]
+
+NOTES = Path("experiments/notes")
+"""The notes of this repository, for results that have none beside them."""
 
 HEADER = """# What was measured
 
@@ -34,28 +39,46 @@ PAGE = """# {title}
 """
 
 
+def check_results(results: Path) -> None:
+    """Check before figures are drawn that there is something to write pages from.
+
+    Raises:
+        InvalidInput: The folder has no result of an experiment, and no report of a benchmark.
+        StorageError: It cannot be read.
+    """
+    if not _stored(results, [*_live(), *_with_pages()]) and not _measured(results):
+        fix = "store one there with `tuner experiment run NAME --json FILE`"
+        raise InvalidInput("--results", f"no results in {results}", fix)
+
+
 def written_pages(results: Path, docs: Path) -> dict[Path, str]:
     """Return every page that is written from stored results, by its file.
 
+    A page without any stored result is not written, so that the one that is there stays.
+
     Args:
-        results: Where the results are stored; ``notes`` with a ``NAME.md`` each lie beside it.
+        results: Where the results are stored; ``notes`` with a ``NAME.md`` each lie beside it, or else in
+            ``experiments``.
         docs: The folder of the documentation. Figures that lie in ``experiments/images`` there are shown.
 
     Raises:
         StorageError: A stored result is damaged.
     """
     notes, folder = results.parent / "notes", docs / "experiments"
-    pages = {
-        docs / "results.md": results_page(results, notes),
-        docs / "benchmarks.md": benchmarks_page(results),
-        folder / "README.md": index_page(results),
-    }
-    for experiment in _with_pages():
-        path = results / f"{experiment.name}.json"
-        if path.exists():
-            note = _note(notes, experiment.name)
-            page = _experiment_page(experiment, Result.load(path), note, folder / "images")
-            pages[folder / f"{experiment.name}.md"] = page
+    if not notes.is_dir():
+        notes = NOTES
+    pages = {}
+    if _stored(results, _live()):
+        pages[docs / "results.md"] = results_page(results, notes)
+    if _measured(results):
+        pages[docs / "benchmarks.md"] = benchmarks_page(results, notes)
+    stored = _stored(results, _with_pages())
+    if stored:
+        pages[folder / "README.md"] = index_page(results)
+    for experiment in stored:
+        note, result = _note(notes, experiment.name), Result.load(results / f"{experiment.name}.json")
+        page = _experiment_page(experiment, result, note, folder / "images")
+        pages[folder / f"{experiment.name}.md"] = page
     return pages
 
 
@@ -67,11 +90,24 @@ def index_page(results: Path) -> str:
             continue
         parts += [f"## {paper}\n", "| experiment | what it shows | minutes |", "|---|---|---:|"]
         for experiment in (one.about for one in experiments):
-            stored = (results / f"{experiment.name}.json").exists()
+            stored = has_result(results, experiment.name)
             name = f"[{experiment.name}]({experiment.name}.md)" if stored else experiment.name
             parts.append(f"| {name} | {experiment.title} | {experiment.minutes:g} |")
         parts.append("")
     return "\n".join(parts)
+
+
+def _measured(results: Path) -> bool:
+    """Whether there is the report of a benchmark."""
+    return any(has_result(results, f"bench-{name}") for name in BENCHMARKS)
+
+
+def _stored(results: Path, experiments: list[About]) -> list[About]:
+    return [one for one in experiments if has_result(results, one.name)]
+
+
+def _live() -> list[About]:
+    return [one.about for one in papers()[LIVE]]
 
 
 def _with_pages() -> list[About]:
@@ -109,12 +145,10 @@ def results_page(folder: Path, notes: Path) -> str:
         StorageError: A stored result is damaged.
     """
     parts = [HEADER]
-    for experiment in (one.about for one in papers()[LIVE]):
-        path = folder / f"{experiment.name}.json"
-        if path.exists():
-            parts.append(_section(experiment, Result.load(path)))
-            if note := _note(notes, experiment.name):
-                parts.append(note)
+    for experiment in _stored(folder, _live()):
+        parts.append(_section(experiment, Result.load(folder / f"{experiment.name}.json")))
+        if note := _note(notes, experiment.name):
+            parts.append(note)
     return "\n".join(parts)
 
 

@@ -23,19 +23,19 @@ SECTION = """## tuner bench {name}
 """
 
 
-def benchmarks_page(results: Path) -> str:
+def benchmarks_page(results: Path, notes: Path) -> str:
     """Return the page as Markdown.
 
     Args:
-        results: Where the reports are stored as ``bench-NAME.json``; ``notes`` with a ``bench-NAME.md`` each
-            lie beside it.
+        results: Where the reports are stored as ``bench-NAME.json``.
+        notes: A folder with a ``bench-NAME.md`` for each benchmark that needs words.
 
     Raises:
         StorageError: A stored report is damaged.
     """
     parts = [HEADER]
     for name, title in BENCHMARKS.items():
-        path, note = results / f"bench-{name}.json", results.parent / "notes" / f"bench-{name}.md"
+        path, note = results / f"bench-{name}.json", notes / f"bench-{name}.md"
         if not path.exists():
             continue
         report = BenchReport.load(path)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tuner.errors import InvalidInput, StorageError
+from tuner.errors import InvalidInput
 from tuner.experiments.frame.discovery import declared
-from tuner.experiments.frame.result import Result, Row
+from tuner.experiments.frame.result import Result, Row, has_result
 from tuner.report.series import Series
 
 __all__ = ["differences"]
@@ -28,7 +28,7 @@ def differences(before: Path, after: Path) -> dict[str, list[str]]:
         InvalidInput: There is nothing to compare.
         StorageError: A folder cannot be read, or a result is damaged.
     """
-    names = [name for name in declared() if _has(before, name)]
+    names = [name for name in declared() if has_result(before, name)]
     if not names:
         raise InvalidInput(
             "BEFORE", f"no results in {before}", "run `tuner experiment run NAME --json` there"
@@ -36,20 +36,8 @@ def differences(before: Path, after: Path) -> dict[str, list[str]]:
     return {name: list(_differences(name, before, after)) for name in names}
 
 
-def _has(folder: Path, name: str) -> bool:
-    """Return whether a folder has the result of an experiment.
-
-    Raises:
-        StorageError: It cannot be read.
-    """
-    try:
-        return (folder / f"{name}.json").exists()
-    except OSError as error:
-        raise StorageError(f"cannot read {folder}: {error.strerror or error}") from error
-
-
 def _differences(name: str, before: Path, after: Path) -> Iterator[str]:
-    if not _has(after, name):
+    if not has_result(after, name):
         yield f"not in {after}"
         return
     old, new = (Result.load(folder / f"{name}.json") for folder in (before, after))

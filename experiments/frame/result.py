@@ -6,14 +6,16 @@ import math
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
+from tuner.errors import StorageError
 from tuner.files.stored import Part, Stored
 from tuner.report.series import Series, spread
 
-__all__ = ["Result", "Row", "now_text", "row"]
+__all__ = ["Result", "Row", "has_result", "now_text", "row"]
 
 
 def now_text() -> str:
@@ -63,6 +65,18 @@ class Result(Stored):
     def panel(self, name: str = "") -> list[Series]:
         """Return the curves of one panel of the figure."""
         return [series for series in self.series if series.panel == name]
+
+
+def has_result(folder: Path, name: str) -> bool:
+    """Return whether a folder has the result of an experiment, or the report of a benchmark.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    try:
+        return (folder / f"{name}.json").exists()
+    except OSError as error:
+        raise StorageError(f"cannot read {folder}: {error.strerror or error}") from error
 
 
 def row(

@@ -48,6 +48,18 @@ def test_pages_are_written_from_stored_results(run: Run, tmp_path: Path) -> None
     assert "symphony-analytic.md" in (folder / "README.md").read_text()
 
 
+def test_a_folder_without_results_replaces_no_page(run: Run, tmp_path: Path) -> None:
+    """Such as a misspelt one."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "results.md").write_text("what was measured")
+
+    ended = run("experiment", "page", "--results", "reslts")
+
+    assert ended.code == 2
+    assert "error: --results: no results in reslts" in ended.err
+    assert (tmp_path / "docs" / "results.md").read_text() == "what was measured"
+
+
 def test_an_experiment_without_a_figure_says_so_before_it_runs(run: Run) -> None:
     """Nothing is measured in vain."""
     ended = run("experiment", "run", "triton-profile", "--plot", ".")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.experiments.benchmarks.report import BenchReport
 from tuner.experiments.frame.about import LIVE
 from tuner.experiments.frame.discovery import Declared, declared, papers
 from tuner.experiments.frame.result import Result, row
@@ -72,6 +73,38 @@ def test_a_page_shows_figure_note_and_table(tmp_path: Path) -> None:
     ]
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
+
+
+def test_pages_without_results_stay(tmp_path: Path) -> None:
+    """They are not replaced by empty ones."""
+    results = tmp_path / "results"
+    results.mkdir()
+    Result(experiment="triton-cpu", seeds=1, rows=[row("x", [1.0])]).save(results / "triton-cpu.json")
+
+    assert [*written_pages(results, tmp_path)] == [tmp_path / "results.md"]
+    (results / "triton-cpu.json").unlink()
+    BenchReport(benchmark="engine", command="", seconds=1, repeats=1, rows=[]).save(
+        results / "bench-engine.json"
+    )
+    assert [*written_pages(results, tmp_path)] == [tmp_path / "benchmarks.md"]
+
+
+def test_results_elsewhere_have_the_words_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless they have their own."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("elsewhere", "experiments/notes"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "experiments" / "notes" / "triton-cpu.md").write_text("Some words.\n")
+    stored = tmp_path / "elsewhere" / "triton-cpu.json"
+    Result(experiment="triton-cpu", seeds=1, rows=[row("x", [1.0])]).save(stored)
+
+    pages = [written_pages(stored.parent, tmp_path)]
+    (tmp_path / "notes").mkdir()
+    pages.append(written_pages(stored.parent, tmp_path))
+
+    assert ["Some words." in page[tmp_path / "results.md"] for page in pages] == [True, False]
 
 
 def test_the_index_links_what_is_stored(tmp_path: Path) -> None:

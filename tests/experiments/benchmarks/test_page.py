@@ -16,7 +16,9 @@ RESULTS = ROOT / "experiments" / "results"
 
 def test_the_stored_page_is_that_of_the_stored_reports() -> None:
     """No number of docs/benchmarks.md is written by hand, except in the notes."""
-    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == benchmarks_page(RESULTS)
+    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == benchmarks_page(
+        RESULTS, RESULTS.parent / "notes"
+    )
 
 
 def test_a_row_of_the_table(tmp_path: Path) -> None:
@@ -31,7 +33,7 @@ def test_a_row_of_the_table(tmp_path: Path) -> None:
     report = BenchReport(benchmark="engine", command="tuner c", seconds=3.2, repeats=2, rows=rows)
     report.save(tmp_path / "results" / "bench-engine.json")
 
-    page = benchmarks_page(tmp_path / "results")
+    page = benchmarks_page(tmp_path / "results", tmp_path / "notes")
 
     assert "| a | 2,500,000 | 1/s | 100,000 | 25 | n |" in page
     assert "| b | 0.123 | us |  |  |  |" in page
@@ -44,4 +46,4 @@ def test_a_damaged_report_is_named(tmp_path: Path) -> None:
     (tmp_path / "bench-engine.json").write_text("{}")
 
     with pytest.raises(StorageError, match="bench-engine"):
-        benchmarks_page(tmp_path)
+        benchmarks_page(tmp_path, tmp_path)
