@@ -130,7 +130,8 @@ def compare_results(
 ) -> None:
     """Say whether two runs of the same experiments have the same rows and curves; exit code 1 if not.
 
-    Rows that say how fast a machine was are left out. Each experiment declares its own.
+    Rows that say how fast a machine was are left out. Each experiment declares its own. What measures live
+    servers is not compared, for it differs from run to run; exit code 2 if there is nothing else.
     """
     from tuner.cli.console import make_console
     from tuner.experiments.frame.compare import differences
@@ -138,6 +139,9 @@ def compare_results(
     console = make_console()
     found = differences(before, after)
     for name, some in found.items():
+        if some is None:
+            console.print(f"{name}: not compared, it measures a live server", soft_wrap=True)
+            continue
         console.print(f"{name}: {'same' if not some else f'{len(some)} differences'}", soft_wrap=True)
         for difference in some:
             console.print(f"    {difference}", soft_wrap=True, markup=False)

@@ -17,15 +17,17 @@ VALUES = ("published", "measured", "low", "high", "unit")
 """What must be the same in a row; its note is words."""
 
 
-def differences(before: Path, after: Path) -> dict[str, list[str]]:
-    """Return in which rows and curves results differ, by experiment.
+def differences(before: Path, after: Path) -> dict[str, list[str] | None]:
+    """Return in which rows and curves results differ, by experiment; None if it measures live servers.
+
+    Those differ from run to run in every row, and some in which rows they have. They are not compared.
 
     Args:
         before: A folder of results. What is not the result of an experiment does not count.
         after: Another one, which must have all of the first.
 
     Raises:
-        InvalidInput: There is nothing to compare.
+        InvalidInput: There is nothing to compare, or nothing that can be compared.
         StorageError: A folder cannot be read, or a result is damaged.
     """
     names = [name for name in declared() if has_result(before, name)]
@@ -33,16 +35,22 @@ def differences(before: Path, after: Path) -> dict[str, list[str]]:
         raise InvalidInput(
             "BEFORE", f"no results in {before}", "run `tuner experiment run NAME --json` there"
         )
-    return {name: list(_differences(name, before, after)) for name in names}
+    found = {name: _differences(name, before, after) for name in names}
+    if all(some is None for some in found.values()):
+        raise InvalidInput("BEFORE", f"all results in {before} are of live servers, which are not compared")
+    return found
 
 
-def _differences(name: str, before: Path, after: Path) -> Iterator[str]:
+def _differences(name: str, before: Path, after: Path) -> list[str] | None:
     if not has_result(after, name):
-        yield f"not in {after}"
-        return
+        return [f"not in {after}"]
     old, new = (Result.load(folder / f"{name}.json") for folder in (before, after))
     about = declared()[name].about
-    patterns = ("*",) if about.live else about.by_clock
+    return None if about.live else [*_changes(old, new, about.by_clock)]
+
+
+def _changes(old: Result, new: Result, patterns: Sequence[str]) -> Iterator[str]:
+    """Say what differs, without the rows and panels that patterns name."""
     yield from _compared(_rows(old.rows, patterns), _rows(new.rows, patterns))
     yield from _compared(_curves(old.series, patterns), _curves(new.series, patterns))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import Run
-from tuner.experiments.frame.result import Result
+from tuner.experiments.frame.result import Result, row
 
 
 def test_the_list_is_grouped_by_paper(run: Run) -> None:
@@ -110,6 +110,26 @@ def test_results_are_compared(run: Run, tmp_path: Path) -> None:
     assert (same.code, other.code) == (0, 1)
     assert "symphony-analytic: same" in same.said
     assert f"row '{result.rows[0].id}'" in other.said
+
+
+def test_what_measures_live_servers_is_said_not_to_be_compared(run: Run, tmp_path: Path) -> None:
+    """Beside what is compared; alone it is refused."""
+    for folder, measured in (("before", 1.0), ("after", 2.0)):
+        (tmp_path / folder).mkdir()
+        Result(experiment="triton-cpu", seeds=1, rows=[row("CPU saved", [measured])]).save(
+            tmp_path / folder / "triton-cpu.json"
+        )
+    alone = run("experiment", "same", "before", "after")
+    for folder in ("before", "after"):
+        stored = Result(experiment="symphony-table2", seeds=1, rows=[row("a", [1.0])])
+        stored.save(tmp_path / folder / "symphony-table2.json")
+
+    ended = run("experiment", "same", "before", "after")
+
+    assert (alone.code, ended.code) == (2, 0)
+    assert "error: BEFORE: all results in before are of live servers, which are not compared" in alone.err
+    assert "triton-cpu: not compared, it measures a live server" in ended.said
+    assert "symphony-table2: same" in ended.said
 
 
 def test_bench_shows_and_stores_rows(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

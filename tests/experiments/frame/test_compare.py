@@ -41,11 +41,13 @@ def test_differences_are_named(tmp_path: Path) -> None:
     store(tmp_path / "after", "symphony-table2", {"a": 1.5, "c": 2.0}, points=3.0)
 
     found = differences(tmp_path / "before", tmp_path / "after")
+    changed = found["symphony-table2"]
 
-    assert [text.split(":")[0] for text in found["symphony-table2"]] == [
+    assert changed is not None
+    assert [text.split(":")[0] for text in changed] == [
         "row 'a'", "row 'b' is missing", "row 'c' is new", "curve 'symphony' of panel 'goodput'",
     ]  # fmt: skip
-    assert "'measured': 1.0" in found["symphony-table2"][0]
+    assert "'measured': 1.0" in changed[0]
     assert found["symphony-table4"] == [f"not in {tmp_path / 'after'}"]
 
 
@@ -60,19 +62,34 @@ def test_another_order_is_a_difference(tmp_path: Path) -> None:
 
 
 def test_what_a_clock_measured_is_left_out(tmp_path: Path) -> None:
-    """The experiment says which rows and panels those are; on live servers all of them."""
+    """The experiment says which rows and panels those are; what measures live servers is not compared."""
     for folder, speed in (("before", 1.0), ("after", 2.0)):
         store(tmp_path / folder, "symphony-fig11", {"alone, threads: 1": speed, "goodput, 16": 1.0})
         store(tmp_path / folder, "triton-cpu", {"CPU saved": speed}, points=speed, panel="")
 
     found = differences(tmp_path / "before", tmp_path / "after")
 
-    assert found == {"symphony-fig11": [], "triton-cpu": []}
+    assert found == {"symphony-fig11": [], "triton-cpu": None}
     store(tmp_path / "after", "symphony-fig11", {"alone, threads: 1": 2.0, "goodput, 16": 1.5})
-    assert len(differences(tmp_path / "before", tmp_path / "after")["symphony-fig11"]) == 1
+    changed = differences(tmp_path / "before", tmp_path / "after")["symphony-fig11"]
+    assert changed is not None
+    assert len(changed) == 1
 
 
 def test_there_must_be_something_to_compare(tmp_path: Path) -> None:
     """A folder by mistake is no success."""
     with pytest.raises(InvalidInput, match="BEFORE"):
         differences(tmp_path, tmp_path)
+
+
+def test_live_servers_alone_cannot_be_compared(tmp_path: Path) -> None:
+    """Nothing compared is not the same; a result that is missing is a difference all the same."""
+    for folder in ("before", "after"):
+        store(tmp_path / folder, "triton-cpu", {"CPU saved": 1.0})
+
+    with pytest.raises(InvalidInput, match=r"BEFORE: all results in .* are of live servers"):
+        differences(tmp_path / "before", tmp_path / "after")
+    (tmp_path / "after" / "triton-cpu.json").unlink()
+    assert differences(tmp_path / "before", tmp_path / "after") == {
+        "triton-cpu": [f"not in {tmp_path / 'after'}"]
+    }
