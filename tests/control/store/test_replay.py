@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import OBJECTIVE, SPACE, ScriptedAgent
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration
 from tests.control.drive.driver_bed import FakeClock, FakeServer
 from tests.control.store.lives_bed import BAD, GOOD, life, server
 from tuner.agents.agent import State
-from tuner.control import ControlLoop, Driver, Watched
+from tuner.control import ControlLoop, Driver, Oversight, Watched
 from tuner.control.store.journal import StoreJournal, replay
 from tuner.control.store.store import Store
-from tuner.knobs import Knob, KnobSpace
+from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
 
@@ -170,3 +170,49 @@ def test_windows_of_values_that_are_gone_are_not_told(store: Store) -> None:
 
     assert seen == 2
     assert loop.memory.at(loop.level).tried == [space.encode(GOOD)]
+
+
+STRICT = dataclasses.replace(OBJECTIVE, slo=Slo(statistic="p95", latency=0.022))
+
+
+def watched(store: Store, objective: Objective, *ran: Configuration) -> None:
+    """A life in which somebody sets these; all but one take longer than the strict SLO allows."""
+    target = server(lambda c: 0.020 if c == GOOD else 0.025)
+    standing = store.target("a", "fake://x/m", SPACE, GOOD, objective=objective.key)
+    loop = ControlLoop(SPACE, objective, ScriptedAgent(*[GOOD] * len(ran)))
+    driver = Driver(
+        Watched(target, target, target.clock),
+        loop,
+        window=5.0,
+        oversight=Oversight(apply=False),
+        journal=StoreJournal(store, standing.id, objective),
+        resume=standing.state,
+        notify=lambda _: None,
+    )
+    for target.running in ran:
+        driver.step()
+
+
+@pytest.mark.parametrize("before", [OBJECTIVE, STRICT])
+def test_windows_of_another_objective_end_no_new_search(store: Store, before: Objective) -> None:
+    """Nor do those that break its SLO spend its error budget. Where the objective stays, all do."""
+    dear = [configuration(size, delay) for size in (2, 4, 8) for delay in (0.0, 0.002)]
+    watched(store, before, *[GOOD, *dear] * 2)
+
+    watched(store, STRICT)
+    loop, _ = remembered(store, STRICT)
+
+    memory, level, same = loop.memory, loop.level or 0, before == STRICT
+    assert (len(memory.at(level).tried), memory.at(level).good) == (7, [SPACE.encode(GOOD)])
+    assert (memory.search_over(level), memory.budget_spent) == (same, same)
+
+
+def test_windows_since_the_objective_has_changed_count(store: Store) -> None:
+    """For each later life that has the same."""
+    watched(store, OBJECTIVE, GOOD, BAD)
+    watched(store, STRICT, BAD)
+    watched(store, STRICT)
+
+    memory = remembered(store, STRICT)[0].memory
+
+    assert memory.budget_text() == "1 of 2 windows of the SLO error budget used"

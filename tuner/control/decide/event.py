@@ -94,6 +94,8 @@ class Remembered(NamedTuple):
     """The load, requests/s, over all windows that belonged to it; None takes the middle of its level."""
     seen: Mapping[str, float] | None = None
     """What it showed beside its cost, by the names of the quantities (:meth:`Measurement.figures`)."""
+    counts: bool = True
+    """Whether the search and the error budget count it: not if another objective was pursued then."""
 
 
 class Banned(NamedTuple):

@@ -187,7 +187,8 @@ class ControlLoop:
     def _remember(self, window: on.Remembered) -> None:
         """Take in a window of an earlier life."""
         self.level, index = window.level, self._index(window.configuration)
-        self.memory.record(window.level, index, window.cost, window.probability_kept, new=False)
+        record = partial(self.memory.record, searching=window.counts, charged=window.counts, new=False)
+        record(window.level, index, window.cost, window.probability_kept)
         if window.learn:
             state = State(level=window.level, configuration=index, rate=window.rate, seen=window.seen)
             self.agent.update(state, index, window.cost, state)

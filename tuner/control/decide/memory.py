@@ -221,6 +221,7 @@ class Memory:
         *,
         new: bool = True,
         searching: bool = True,
+        charged: bool = True,
     ) -> None:
         """Record a usable window, which kept the SLO with this probability.
 
@@ -229,10 +230,12 @@ class Memory:
 
         A window that breaks the SLO is charged to the error budget, and so are requests that a change
         delayed. Both are charged only where a configuration keeps the SLO under that load: elsewhere there
-        was nothing to lose.
+        was nothing to lose. Windows under an earlier objective are not charged: it was not theirs to keep
+        this SLO.
         """
         record = self.levels.setdefault(level, LevelRecord())
-        self._charged.append(self._lost + (probability < 0.5) if record.good else 0.0)
+        if charged:
+            self._charged.append(self._lost + (probability < 0.5) if record.good else 0.0)
         self._lost = 0.0
         self.windows += new
         one = record.configurations.setdefault(configuration, ConfigurationRecord())

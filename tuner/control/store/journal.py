@@ -191,6 +191,7 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
     """Let a loop observe the windows of earlier lives.
 
     Its objective judges them: they may have been measured under another one, whose costs say nothing now.
+    Those teach what configurations do, and neither bring the end of the search nearer nor use up the budget.
 
     Args:
         store: The store.
@@ -203,8 +204,10 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         something that its objective needs.
     """
     rows = store.rows(
-        "SELECT * FROM (SELECT * FROM window WHERE target = ? AND disturbed = '' AND rate > 0 "
-        "ORDER BY id DESC LIMIT ?) ORDER BY id",
+        "SELECT *, number >= coalesce((SELECT judged_from FROM target WHERE id = ?), 0) AS counts FROM "
+        "(SELECT * FROM window WHERE target = ? AND disturbed = '' AND rate > 0 ORDER BY id DESC LIMIT ?) "
+        "ORDER BY id",
+        target,
         target,
         REMEMBERED,
     )
@@ -225,9 +228,8 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         loop.memory.failed_requests = FailedRequests(m.failures, m.asked)
         loads.observe(m, level)
         learn, rate = row["number"] > learned, loads.present.rate
-        loop.observe(
-            Remembered(level, configuration, cost, probability, learn=learn, rate=rate, seen=m.figures())
-        )
+        window = Remembered(level, configuration, cost, probability, learn=learn, rate=rate, seen=m.figures())
+        loop.observe(window._replace(counts=bool(row["counts"])))
     return seen
 
 

@@ -26,7 +26,7 @@ BESIDE = {
 """The columns of a window for what is no quantity of its own, but decides what it costs, and whether and how
 surely something is learned from it; NULL is not known, or infinite."""
 ADDED = {
-    "target": {"objective": "TEXT", "bans": "TEXT", "mode": "TEXT"},
+    "target": {"objective": "TEXT", "judged_from": "INTEGER", "bans": "TEXT", "mode": "TEXT"},
     "window": MEASURED | BESIDE,
     "decision": {"rule": "TEXT", "ended": "REAL"},
     "policy": {"objective": "TEXT", "origin": "TEXT"},
@@ -57,6 +57,7 @@ CREATE TABLE target (
     number INTEGER NOT NULL DEFAULT 0,  -- of the last window
     attached INTEGER NOT NULL DEFAULT 0,  -- numbers attachments: of targets with one name the last is current
     objective TEXT,               -- as Objective.key, what last_good is good for; NULL is not known
+    judged_from INTEGER,          -- number of the first window under it; NULL if there was no other before
     bans TEXT,                    -- configurations not to be tried again yet, as StoredBan; NULL if none
     mode TEXT,                    -- of the daemon's file, when it was last attached; NULL is not known
     UNIQUE (name, url)

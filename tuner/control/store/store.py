@@ -257,7 +257,10 @@ class Store(Database):
         if before is None:
             db.execute("UPDATE policy SET objective = ? WHERE target = ?", (objective, target))
             return
-        db.execute("UPDATE target SET last_good = NULL, bans = NULL WHERE id = ?", (target,))
+        db.execute(
+            "UPDATE target SET last_good = NULL, bans = NULL, judged_from = number + 1 WHERE id = ?",
+            (target,),
+        )
         self._log_event(
             db, row, "has another objective now: earlier windows are judged by that, and learned anew"
         )
