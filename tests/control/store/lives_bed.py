@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tests.builders import OBJECTIVE, SPACE, configuration
+from tests.builders import OBJECTIVE, configuration
 from tests.control.drive.driver_bed import (
     P95,
     FakeClock,
@@ -28,7 +28,7 @@ def life(
     store: Store, server: FakeServer, *proposals: Configuration, **oversight: Any
 ) -> tuple[Driver, str | None]:
     """A driver that takes up what the last one left, and what was said about that."""
-    standing = store.target("a", "fake://x/m", SPACE, server.current())
+    standing = store.target("a", "fake://x/m", server.space, server.current())
     journal = StoreJournal(store, standing.id, OBJECTIVE)
     driver, _ = drive(server, *proposals, journal=journal, resume=standing.state, **oversight)
     replay(store, standing.id, driver.loop, learned=0)

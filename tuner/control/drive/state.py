@@ -26,6 +26,10 @@ class StoredBan(Part):
         level, one, windows, times = ban
         return cls(level=level, configuration=dict(one), windows=windows, times=times)
 
+    def completed(self, running: Mapping[str, float]) -> StoredBan:
+        """Return the ban with a value for each knob; see :meth:`RunState.completed`."""
+        return self.model_copy(update={"configuration": {**running, **self.configuration}})
+
     def event(self) -> Banned:
         """Return what a loop of a later life observes."""
         return Banned(self.level, Configuration(self.configuration), self.windows, self.times)
@@ -58,5 +62,6 @@ class RunState(Stored):
             "original": {**running, **self.original},
             "current": {name: self.current.get(name, value) for name, value in running.items()},
             "last_good": {**running, **good} if good is not None else None,
+            "bans": tuple(ban.completed(running) for ban in self.bans),
         }
         return self.model_copy(update=changes)

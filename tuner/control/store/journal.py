@@ -93,7 +93,7 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
     unfinished = unfinished_change(store, target)
     sentence, came = None, False
     if unfinished is not None:
-        sentence, came = _resolve(store, target, driver, unfinished)
+        sentence, came = _resolve(store, target, driver, unfinished.completed(driver.running))
     if came:
         return sentence
     _expect_late(store, target, driver)
@@ -141,8 +141,11 @@ def _expect_late(store: Store, target: int, driver: Driver) -> None:
     """
     if isinstance(driver.backend, Canary):
         return
-    change, space = late_change(store, target, LATE), driver.loop.space
-    if change is None or not (space.covers(change.wanted) and space.same(change.previous, driver.running)):
+    late, space = late_change(store, target, LATE), driver.loop.space
+    if late is None:
+        return
+    change = late.completed(driver.running)
+    if not (space.covers(change.wanted) and space.same(change.previous, driver.running)):
         return
     if space.same(change.previous, change.wanted):  # it was to bring replicas together
         return
@@ -167,9 +170,12 @@ def _put_back(driver: Driver, previous: Configuration) -> str:
 
 def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
     """Put the last change on probation again if it is in force and was never judged; return a sentence."""
-    change, space = unjudged_change(store, target), driver.loop.space
+    unjudged, space = unjudged_change(store, target), driver.loop.space
+    if unjudged is None:
+        return None
+    change = unjudged.completed(driver.running)
     # What ran before may be on no grid: what a server made of a value, or what a user had set.
-    if change is None or set(change.previous) != set(space.names) or not space.covers(change.wanted):
+    if set(change.previous) != set(space.names) or not space.covers(change.wanted):
         return None
     if space.same(change.previous, change.wanted):  # replicas were brought together: there was nothing new
         return None

@@ -386,7 +386,8 @@ class Store(Database):
         if row is None or row["observed"] is not None:
             return
         with self.parsing_rows():
-            ours = same(knobs_of(row["knobs"]), configuration_of(row["configuration"]), running)
+            wanted = {**running, **configuration_of(row["configuration"])}  # a knob may have been added since
+            ours = same(knobs_of(row["knobs"]), wanted, running)
         if ours:  # if not, somebody else has changed it
             db.execute("UPDATE decision SET observed = ? WHERE id = ?", (cost, row["id"]))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from tuner.control.decide.decision import Rollback
 from tuner.control.decide.evidence import FailedRequests
@@ -29,6 +30,15 @@ class Unfinished:
     """In the last usable window before it; none without one."""
     ended: float
     """When its end was written down, or else when it was decided, s since 1970."""
+
+    def completed(self, running: Mapping[str, float]) -> Unfinished:
+        """Return the change with a value for each knob, also for those that were added since.
+
+        Args:
+            running: What the target was last known to run, with those.
+        """
+        previous, wanted = (Configuration({**running, **one}) for one in (self.previous, self.wanted))
+        return replace(self, previous=previous, wanted=wanted)
 
 
 def unfinished_change(store: Store, target: int) -> Unfinished | None:
