@@ -15,6 +15,7 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +24,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.errors import InvalidInput, StorageError
 from tuner.files.storage import read_file, replace_file
-from tuner.knobs import KnobSpace
+from tuner.knobs import Grids, KnobSpace, format_value
 
 __all__ = [
     "Manifest",
     "StoredArrays",
+    "check_grids",
     "check_knobs",
     "check_objective",
     "grids_of",
@@ -263,16 +265,21 @@ def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:
     Raises:
         InvalidInput: A knob is missing, unknown, in another place, or has another grid; names all such.
     """
-    stored = {knob.name: knob for knob in manifest.knobs}
-    differing = _differing(stored, space)
-    if differing:
-        (first, problem), *others = differing.items()
-        problems = "; ".join([problem, *(f"knob {name}: {other}" for name, other in others)])
-        fix = f"use the knobs and grids of the policy in {folder}, or train again"
-        raise InvalidInput(f"knob {first}", problems, fix)
-    if list(stored) != list(space.names):
-        order = ", ".join(stored)
+    names = [knob.name for knob in manifest.knobs]
+    missing = {name: "was learned with, but is not there" for name in names if name not in space.names}
+    _refuse(folder, _differing(manifest, {knob.name: knob.grid for knob in space.knobs}) | missing)
+    if names != list(space.names):
+        order = ", ".join(names)
         raise InvalidInput("knobs", f"their order differs from the policy in {folder}", f"order them {order}")
+
+
+def check_grids(folder: Path, manifest: Manifest, grids: Grids) -> None:
+    """Check that grids which are given for some knobs are those that a policy was learned with.
+
+    Raises:
+        InvalidInput: A knob is unknown, or has another grid; names all such.
+    """
+    _refuse(folder, _differing(manifest, grids))
 
 
 def grids_of(folder: Path) -> dict[str, tuple[float, ...]]:
@@ -298,13 +305,23 @@ def check_objective(folder: Path, manifest: Manifest, objective: object) -> None
         raise InvalidInput(f"policy {folder}", problem, fix)
 
 
-def _differing(stored: Mapping[str, StoredKnob], space: KnobSpace) -> dict[str, str]:
-    """Return what differs between the knobs of a policy and those of a space, by the knob's name."""
-    found: dict[str, str] = {}
-    for knob in space.knobs:
-        if knob.name not in stored:
-            found[knob.name] = f"not among what was learned: {', '.join(stored)}"
-        elif (grid := tuple(stored[knob.name].grid)) != knob.grid:
-            ours, theirs = (",".join(map(knob.format, values)) for values in (knob.grid, grid))
-            found[knob.name] = f"the grid is {ours} but was {theirs} in learning"
-    return found | {name: "was learned with, but is not there" for name in stored if name not in space.names}
+def _differing(manifest: Manifest, grids: Grids) -> dict[str, str]:
+    """Return how grids differ from those of a policy, by the knob's name."""
+    stored, found = {knob.name: knob for knob in manifest.knobs}, dict[str, str]()
+    for name, grid in grids.items():
+        if name not in stored:
+            found[name] = f"not among what was learned: {', '.join(stored)}"
+        elif (learned := tuple(stored[name].grid)) != grid:
+            write = partial(format_value, unit=stored[name].unit)
+            ours, theirs = (",".join(map(write, values)) for values in (grid, learned))
+            found[name] = f"the grid is {ours or 'empty'} but was {theirs} in learning"
+    return found
+
+
+def _refuse(folder: Path, differing: Mapping[str, str]) -> None:
+    """Raise InvalidInput if knobs differ from those of a policy."""
+    if differing:
+        (first, problem), *others = differing.items()
+        problems = "; ".join([problem, *(f"knob {name}: {other}" for name, other in others)])
+        fix = f"use the knobs and grids of the policy in {folder}, or train again"
+        raise InvalidInput(f"knob {first}", problems, fix)

@@ -18,7 +18,17 @@ import numpy as np
 from tuner.duration import format_duration, parse_duration
 from tuner.errors import InvalidInput
 
-__all__ = ["ApplyCost", "Configuration", "Grids", "Knob", "KnobSpace", "Role", "parse_grid", "parse_value"]
+__all__ = [
+    "ApplyCost",
+    "Configuration",
+    "Grids",
+    "Knob",
+    "KnobSpace",
+    "Role",
+    "format_value",
+    "parse_grid",
+    "parse_value",
+]
 
 Grids = Mapping[str, tuple[float, ...]]
 """Knob name -> grid values: in place of default grids, and of further knobs."""
@@ -145,7 +155,7 @@ class Knob:
 
     def format(self, value: float) -> str:
         """Write a value for people: ``8`` or ``2ms``."""
-        return format_duration(value) if self.unit == "s" else f"{value:g}"
+        return format_value(value, self.unit)
 
     def nearest(self, value: float) -> float:
         """Return the grid value closest to ``value`` (the lower one on a tie)."""
@@ -391,6 +401,11 @@ class KnobSpace:
             }
             for knob in self.knobs
         ]
+
+
+def format_value(value: float, unit: str) -> str:
+    """Write a value of a knob with this unit for people: ``8`` or ``2ms``."""
+    return format_duration(value) if unit == "s" else f"{value:g}"
 
 
 def parse_grid(text: str, setting: str = "--knob") -> tuple[str, tuple[float, ...]]:

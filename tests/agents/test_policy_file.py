@@ -257,7 +257,7 @@ def test_shapes_and_values_are_checked(saved: Path, name: str, array: np.ndarray
         ),
         (
             [SPACE.knobs[0], Knob(name="max_queue_delay", grid=(0,), default=0)],
-            "knob max_queue_delay: the grid is 0 but .*; knob instances: was learned with",
+            "knob max_queue_delay: the grid is 0ms but .*; knob instances: was learned with",
         ),
         ([SPACE.knobs[1], SPACE.knobs[0], SPACE.knobs[2]], "order"),
     ],

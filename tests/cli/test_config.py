@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import SPACE
 from tests.command_line import Run
+from tuner.agents.rrl import RRL
+from tuner.knobs import Knob, KnobSpace
 
 
 @pytest.fixture
@@ -71,6 +74,24 @@ def test_what_the_daemon_would_refuse_is_found(run: Run) -> None:
     assert "c: simulated-triton 1, 12 configurations" in out
     assert "d: simulated-triton" in out
     assert "e: simulated-triton" in out
+
+
+def test_an_agent_for_other_knobs_is_found(run: Run) -> None:
+    """Than the server has; the knob of our own requests, which are not sent, is not missed."""
+    clients = Knob(name="max_in_flight", grid=(4, 16), default=4)
+    RRL(KnobSpace([*SPACE.knobs, clients]), synchronous=True).save(Path("three"))
+    RRL(KnobSpace([*SPACE.knobs[:2], clients]), synchronous=True).save(Path("two"))
+    target = "{{name: {0}, url: 'sim://mlp', slo: p95=30ms, probe_rate: 5, policy: {0}}}"
+    Path("both.yaml").write_text(f"targets: [{target.format('two')}, {target.format('three')}]\n")
+
+    code, out, err = run("check", "both.yaml", "--connect")
+
+    assert code == 2
+    assert "three: simulated-triton 1, 30 configurations" in out
+    assert err.splitlines()[1:] == [
+        "  two: knob instances: not among what was learned: max_batch_size, max_queue_delay; "
+        "use the knobs and grids of the policy in two, or train again"
+    ]
 
 
 def test_mistakes_are_told(run: Run) -> None:

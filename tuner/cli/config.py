@@ -75,6 +75,7 @@ def _connect(config: DaemonConfig) -> None:
     from contextlib import closing
 
     from tuner.adapters import connect
+    from tuner.control.daemon.policy_check import check_space
     from tuner.control.daemon.target import attached_quietly
     from tuner.errors import TunerError
     from tuner.printable import one_line
@@ -85,6 +86,8 @@ def _connect(config: DaemonConfig) -> None:
             with closing(connect(target.url)) as backend:
                 grids = target.grids(backend.space)
             with attached_quietly(target, grids) as attachment:
+                if target.policy is not None and target.mode != "observe":
+                    check_space(target.policy, attachment.space)
                 described = attachment.description
                 writable = "can be changed" if described.writable else "cannot be changed"
                 server = one_line(f"{described.server} {described.version}")

@@ -9,19 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.builders import SPACE
+from tests.builders import OBJECTIVE, SPACE
 from tests.control.daemon.daemon_bed import Bed, Running, eventually
 from tuner.agents.agent import State
 from tuner.agents.rrl import RRL
 from tuner.control.daemon.config import DaemonConfig
 from tuner.control.store.store import Store
+from tuner.errors import InvalidInput
 from tuner.files.yaml_file import load_yaml
+from tuner.objective import Objective
 
 
-def train(folder: Path, cost: float) -> None:
+def train(folder: Path, cost: float, objective: Objective | None = None) -> None:
     """Write an agent that has learned a cost."""
-    agent, state = RRL(SPACE, synchronous=True), State(level=5, configuration=0)
+    agent = RRL(SPACE, objective=objective, synchronous=True)
+    state = State(level=5, configuration=0)
     agent.update(state, 0, cost, state)
     agent.save(folder)
 
@@ -86,6 +90,44 @@ def test_a_target_is_started_again_when_its_agent_was_trained_anew(bed: Bed, beg
         eventually(lambda: keeper.workers["a"].turns)
 
     assert begins == [policy] * 2
+
+
+OTHERS = {
+    "{policy: learned, slo: p95=20ms}": "was learned for the least p95 latency with p95 <= 30ms, not for the",
+    "{policy: learned, objective: strict}": "was learned for the least p95 latency with p95 <= 30ms, not for",
+    "{policy: learned, change_cost: 1}": "not for the least p95 latency .*, changes at 1 times",
+    "{policy: learned, knobs: {max_batch_size: [1, 2]}}": "max_batch_size: the grid is 1,2 but was 1,2,4,8",
+    "{policy: learned, knobs: {max_queue_delay: {least: 1ms}}}": "grid is 2ms,10ms but was 0ms,2ms,10ms",
+    "{policy: learned, knobs: {instances: {least: 7}}}": "instances: the grid is empty but was 1,2",
+    "{policy: learned, knobs: {speed: {least: 7}}}": "speed: not among what was learned: max_batch_size",
+}
+
+
+@pytest.mark.parametrize("settings", OTHERS)
+def test_an_agent_for_something_else_is_a_mistake_in_the_file(tmp_path: Path, settings: str) -> None:
+    """The daemon keeps what it has; it would start no agent. Who only observes has none."""
+    train(tmp_path / "learned", 0.5, OBJECTIVE)
+    path = tmp_path / "servetune.yaml"
+    given = {"name": "a", "url": "sim://mlp", "slo": "p95=30ms"} | yaml.safe_load(settings)
+
+    path.write_text(yaml.safe_dump({"targets": [given | {"mode": "observe"}]}))
+    load_yaml(path, DaemonConfig)
+    path.write_text(yaml.safe_dump({"targets": [given]}))
+
+    with pytest.raises(InvalidInput, match=rf"targets\[0\]\.policy: .*{OTHERS[settings]}"):
+        load_yaml(path, DaemonConfig)
+
+
+def test_an_agent_for_what_the_file_says(tmp_path: Path) -> None:
+    """Also if it names grids: they are those of the agent."""
+    train(tmp_path / "learned", 0.5, OBJECTIVE)
+    path = tmp_path / "servetune.yaml"
+    knobs = "{max_batch_size: [1, 2, 4, 8, 16], instances: {least: 1}}"
+    path.write_text(
+        f"targets: [{{name: a, url: 'sim://mlp', slo: p95=30ms, knobs: {knobs}, policy: learned}}]"
+    )
+
+    assert load_yaml(path, DaemonConfig).targets[0].policy == tmp_path / "learned"
 
 
 def test_a_plan_that_is_written_anew_is_another_setting(tmp_path: Path) -> None:

@@ -329,13 +329,13 @@ class TargetConfig(Section):
     def _beside_the_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is None or not info.context:
             return path
-        from tuner.agents.policy_file import read_policy
+        from tuner.control.daemon.policy_check import check_settings
 
         folder: Path = info.context["folder"] / path
         if not os.path.isdir(folder):  # pathlib raises for a name that is too long
             raise ValueError(f"there is no folder {folder}; give one that `tuner train` wrote")
         try:
-            read_policy(folder)
+            check_settings(folder, info.data)
         except TunerError as error:
             raise ValueError(str(error)) from None
         return folder

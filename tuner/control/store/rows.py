@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tuner.control.drive.state import StoredBan
-from tuner.duration import format_duration
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, format_value
 from tuner.measurement import QUANTITIES, Measurement, known
 
 __all__ = [
@@ -40,7 +39,7 @@ class KnobRow(NamedTuple):
 
     def format(self, value: float) -> str:
         """Write a value as people do: ``2ms``, ``8``."""
-        return format_duration(value) if self.unit == "s" else f"{value:g}"
+        return format_value(value, self.unit)
 
 
 def same(knobs: Sequence[KnobRow], one: Mapping[str, float], other: Mapping[str, float]) -> bool:
