@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from typing import NoReturn
+from zoneinfo import ZoneInfoNotFoundError
 
 import pytest
 
@@ -170,6 +172,26 @@ def test_changes_are_allowed_in_maintenance_windows(load: Load, moment: str, all
     )
 
     assert config.targets[0].may_change(at(moment, "+01:00")) == allowed
+
+
+def test_utc_needs_no_database_of_time_zones(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small images have none; another zone is refused with the name of what is missing."""
+
+    def find(name: str) -> NoReturn:
+        raise ZoneInfoNotFoundError(f"No time zone found with key {name}")
+
+    monkeypatch.setattr("tuner.control.daemon.config.ZoneInfo", find)
+    monkeypatch.setattr("tuner.control.daemon.config.available_timezones", set, raising=False)
+    windows = "    maintenance: [{from: '02:00', to: '03:00'}]\n"
+
+    assert load(TARGET).targets[0].may_change(0.0)
+    for more in ("", "    time_zone: UTC\n"):
+        target = load(TARGET + windows + more).targets[0]
+        assert [target.may_change(at(f"2026-03-02T{hour}:30")) for hour in ("01", "02")] == [False, True]
+    with pytest.raises(
+        InvalidInput, match=r"time_zone: this machine knows no .*; install the package tzdata"
+    ):
+        load(TARGET + "    time_zone: Europe/Berlin\n")
 
 
 def test_days_may_wrap_around_the_week(load: Load) -> None:

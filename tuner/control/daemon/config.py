@@ -12,12 +12,12 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from datetime import time as clock_time
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationInfo
 from pydantic import field_validator as check_field
@@ -141,6 +141,11 @@ def _days(value: Any) -> tuple[int, ...]:
         begin, end = DAYS.index(first), DAYS.index(last or first)
         chosen |= {day % 7 for day in range(begin, end + 1 if end >= begin else end + 8)}
     return tuple(sorted(chosen))
+
+
+def _zone(name: str) -> tzinfo:
+    """Return a time zone; a KeyError or the like if there is none. UTC needs no database of them."""
+    return UTC if name == "UTC" else ZoneInfo(name)
 
 
 class Maintenance(Section):
@@ -317,11 +322,12 @@ class TargetConfig(Section):
     @classmethod
     def _exists(cls, name: str) -> str:
         try:
-            ZoneInfo(name)
+            _zone(name)
         except (KeyError, ValueError, OSError):
-            raise ValueError(
-                f"there is no time zone '{name}'; write one such as Europe/Berlin or UTC"
-            ) from None
+            problem = f"there is no time zone '{name}'; write one such as Europe/Berlin or UTC"
+            if not available_timezones():
+                problem = "this machine knows no time zones but UTC; install the package tzdata"
+            raise ValueError(problem) from None
         return name
 
     @check_field("policy")
@@ -369,8 +375,10 @@ class TargetConfig(Section):
 
     def may_change(self, now: float) -> bool:
         """Whether configurations may be changed at a time, seconds since 1970."""
-        there = datetime.fromtimestamp(now, ZoneInfo(self.time_zone))
-        return not self.maintenance or any(part.open(there) for part in self.maintenance)
+        if not self.maintenance:
+            return True
+        there = datetime.fromtimestamp(now, _zone(self.time_zone))
+        return any(part.open(there) for part in self.maintenance)
 
     def grids(
         self, space: KnobSpace, before: Mapping[str, Sequence[float]] | None = None
