@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -12,7 +13,10 @@ from tests.control.daemon.daemon_bed import Bed
 from tests.control.daemon.file_server import FileServer
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import Worker
+from tuner.control.store.order_book import pause, resume
 from tuner.control.store.store import Store
+from tuner.errors import Refused
+from tuner.knobs import Configuration
 
 BEST = configuration()
 
@@ -25,7 +29,11 @@ def at(clock: str) -> float:
 
 
 class Night:
-    """A target in maintenance from two to three; each turn ends at the next time, or at the last one."""
+    """A target in maintenance from two to three; each turn ends at the next time, or at the last one.
+
+    Attributes:
+        then: What happens at some of the times.
+    """
 
     def __init__(self, bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
@@ -33,20 +41,40 @@ class Night:
         )
         bed.write(("a", "apply", "maintenance: [{from: '02:00', to: '03:00'}]"))
         self.bed, self.reports = bed, list[WorkerReport]()
+        self.then: dict[str, Callable[[], object]] = {}
 
-    def live(self, *times: str) -> None:
+    def live(self, *times: str, more: int = 3) -> None:
         clock = iter(times)
         now = at(next(clock))
 
         def watch(_: str, report: WorkerReport) -> None:
             nonlocal now
             self.reports.append(report)
-            now = at(next(clock, times[-1]))
+            now = at(time := next(clock, times[-1]))
+            self.then.pop(time, lambda: None)()
 
         with closing(Store(self.bed.folder / "s.db")) as store:
             target = self.bed.daemon().config.targets[0]
-            most, say = len(times) + 3, self.bed.say
+            most, say = len(times) + more, self.bed.say
             Worker(target, store, now=lambda: now, fast=True, windows=most, say=say, watch=watch).run()
+
+    @property
+    def server(self) -> FileServer:
+        return self.bed.servers["a"]
+
+    def order(self, give: Callable[[Store], object]) -> Callable[[], None]:
+        """What gives an order, as a command does."""
+
+        def call() -> None:
+            with closing(Store(self.bed.folder / "s.db", existing=True)) as store:
+                give(store)
+
+        return call
+
+    @property
+    def ends(self) -> list[str]:
+        """What was said at the end of maintenance."""
+        return [words for words in self.bed.said if "the maintenance window ends; leaving it with" in words]
 
     @property
     def outcomes(self) -> list[str]:
@@ -66,8 +94,85 @@ def test_what_was_tried_last_does_not_stay_until_the_next_one(night: Night, late
     assert night.outcomes[0] == "applied"
     assert "applied" not in night.outcomes[2:]
     assert night.bed.running() == BEST
-    said = [words for words in night.bed.said if "the maintenance window ends; leaving it with" in words]
-    assert said == [f"a: the maintenance window ends; leaving it with {SPACE.format(BEST)}"]
+    assert night.ends == [f"a: the maintenance window ends; leaving it with {SPACE.format(BEST)}"]
+
+
+TRIED = ["02:10:00", "02:10:03"]
+"""In the first of these turns something is tried, which costs more."""
+
+
+@pytest.fixture
+def known(night: Night) -> Night:
+    """What it runs by day is known well."""
+    night.live("01:00:00", more=9)
+    return night
+
+
+def test_a_life_that_begins_after_the_end(known: Night) -> None:
+    """It does not keep what an earlier one had tried. That ends once: by day another one may be the best."""
+    known.live(*TRIED, more=0)
+    assert known.bed.running() != BEST
+
+    known.live("03:05:00", "03:05:03")
+    assert known.bed.running() == BEST
+    known.server.set(configuration(8, 0.002))
+    known.live("12:00:00", "12:00:03")
+
+    assert known.bed.running() == configuration(8, 0.002)
+    assert len(known.ends) == 1
+
+
+def test_an_end_that_fell_into_a_pause(known: Night) -> None:
+    """The target gets its best configuration when it is resumed, and keeps it."""
+    known.then["02:59:55"] = known.order(lambda store: pause(store, "a", "a test"))
+    known.then["04:00:00"] = lambda: kept.append(known.bed.running())
+    known.then["04:00:03"] = known.order(lambda store: resume(store, "a"))
+    kept: list[Configuration] = []
+
+    known.live(*TRIED, "02:59:55", "03:00:10", "04:00:00", "04:00:03", "04:00:06")
+
+    assert kept[0] != BEST
+    assert known.bed.running() == BEST
+    assert len(known.ends) == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_end_at_which_the_server_refuses(known: Night, again: bool) -> None:
+    """It is asked again, also by a later life, as often as the circuit breaker allows."""
+    refused = list[float]()
+
+    def refuse() -> None:
+        if len(refused) < (20 if again else 1):
+            refused.append(known.server.now())
+            raise Refused("out of memory")
+
+    def begin() -> None:
+        known.server.before_change = refuse
+
+    known.then["02:59:55"] = begin
+    known.live(*TRIED, "02:59:55", *["03:00:10"] * 20)
+
+    assert len(refused) == (5 if again else 1)
+    assert (known.bed.running() == BEST) != again
+    known.live("03:05:00")
+    assert known.bed.running() == BEST
+
+
+def test_what_somebody_sets_after_an_end_that_failed_stays(known: Night) -> None:
+    """Outside maintenance nobody asked for anything else."""
+    theirs = configuration(16)
+    known.then["02:59:55"] = known.order(lambda store: pause(store, "a", "a test"))
+
+    def deploy() -> None:
+        known.server.set(theirs)
+        known.order(lambda store: resume(store, "a"))()
+
+    known.then["03:00:20"] = deploy
+
+    known.live(*TRIED, "02:59:55", "03:00:10", "03:00:20", "03:00:30", "03:00:40")
+    known.live("03:05:00")
+
+    assert known.bed.running() == theirs
 
 
 def test_nothing_is_tried_that_no_window_inside_would_judge(night: Night) -> None:

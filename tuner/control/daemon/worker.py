@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from tuner.adapters import connect
 from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
+from tuner.control.daemon.maintenance_end import MaintenanceEnd
 from tuner.control.daemon.measurer import ReportingMeasurer
 from tuner.control.daemon.report import Say, WorkerReport
 from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
@@ -34,7 +35,7 @@ from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import prevailing
 from tuner.control.drive.scaling import TargetScaling
-from tuner.control.drive.watched import Watched, longest
+from tuner.control.drive.watched import Watched
 from tuner.control.sentence import log_sentence
 from tuner.control.store.journal import (
     StoreJournal,
@@ -127,8 +128,6 @@ class Worker:
         self._plan_problem = ""  # why there is no advice on the pool
         self._disturbed_windows = 0  # disturbed windows in a row
         self._logged_advice = ""  # the last line about a change that was only advised
-        self._tries = False  # whether changes may have been tried in the present maintenance window
-        self._quantile_memory = 0.0  # how far back the server's quantiles look, s
         self._unshown: Configuration | None = None  # what the last change led to, until a window shows it
 
     @property
@@ -211,7 +210,7 @@ class Worker:
                 self._resume(driver, standing.id, learned)
                 if not isinstance(attachment.clock, Simulated):  # virtual hours are not those of the store
                     self._resume_changes(driver, attachment, standing)
-                self._run_turns(driver, attachment, standing.id)
+                self._run_turns(driver, attachment, standing)
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
         c = self.config
@@ -232,7 +231,6 @@ class Worker:
         self, attachment: Attachment, agent: Agent, standing: Standing, objective: Objective
     ) -> Driver:
         c = self.config
-        self._quantile_memory = attachment.backend.describe().quantile_memory
         loop = ControlLoop(
             attachment.space,
             objective,
@@ -317,14 +315,22 @@ class Worker:
         if not attachment.space.same(standing.state.current, attachment.original):
             attachment.profiler.changed()  # by somebody else or by a restart, nobody knows when
 
-    def _run_turns(self, driver: Driver, attachment: Attachment, target: int) -> None:
+    def _run_turns(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
         """Take one turn after the other until stopped; then end as :meth:`_end` says."""
-        self._phase = "running"
+        self._phase, target = "running", standing.id
+        maintenance = MaintenanceEnd(
+            self.config,
+            self._store,
+            standing,
+            now=self._now,
+            looks_back=attachment.backend.describe().quantile_memory,
+            say=self._say,
+        )
         try:
             while not self._done:
                 begun = attachment.clock.now()
                 try:
-                    record = self._turn(driver)
+                    record = self._turn(driver, maintenance)
                 except StorageError as error:  # the driver does nothing that it could not write down
                     self._say(f"this window is lost: {error}", note=False)
                     self._clock.sleep(FIRST_PAUSE)
@@ -341,31 +347,10 @@ class Worker:
         finally:
             self._end(driver, target)
 
-    def _turn(self, driver: Driver) -> WindowRecord:
+    def _turn(self, driver: Driver, maintenance: MaintenanceEnd) -> WindowRecord:
         if self.config.mode == "observe":
             return driver.observe()
-        return driver.step(last=self._maintenance_ends(driver) or self.turns + 1 == self._windows)
-
-    def _maintenance_ends(self, driver: Driver) -> bool:
-        """Whether maintenance may be over before a window has judged what this turn would try.
-
-        As at the end of a run nothing is tried then, and the server gets the best configuration: else it
-        would run until the next maintenance what happened to be tried last. It gets that once, before the
-        last turn inside, or, where that turn took too long, after it.
-        """
-        c, now, space = self.config, self._now(), driver.loop.space
-        if c.mode != "apply" or not c.maintenance:
-            return False
-        inside, turn = c.may_change(now), longest(driver.loop.window(c.window), OVERDUE)
-        if inside and c.may_change(now + 2 * turn + self._quantile_memory):
-            self._tries = True
-            return False
-        if self._tries and not c.may_change(now + turn):
-            before, left = driver.running, driver.finish()
-            self._tries = False
-            if not space.same(before, left):
-                self._say(f"the maintenance window ends; leaving it with {space.format(left)}")
-        return inside
+        return driver.step(last=maintenance.near(driver) or self.turns + 1 == self._windows)
 
     def _observe_traffic(self, attachment: Attachment) -> None:
         """Read what a dispatcher did with the requests of each session, and advise on its pool."""

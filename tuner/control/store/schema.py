@@ -26,7 +26,13 @@ BESIDE = {
 """The columns of a window for what is no quantity of its own, but decides what it costs, and whether and how
 surely something is learned from it; NULL is not known, or infinite."""
 ADDED = {
-    "target": {"objective": "TEXT", "judged_from": "INTEGER", "bans": "TEXT", "mode": "TEXT"},
+    "target": {
+        "objective": "TEXT",
+        "judged_from": "INTEGER",
+        "bans": "TEXT",
+        "mode": "TEXT",
+        "tries": "INTEGER",
+    },
     "window": MEASURED | BESIDE,
     "decision": {"rule": "TEXT", "ended": "REAL"},
     "policy": {"objective": "TEXT", "origin": "TEXT"},
@@ -60,6 +66,7 @@ CREATE TABLE target (
     judged_from INTEGER,          -- number of the first window under it; NULL if there was no other before
     bans TEXT,                    -- configurations not to be tried again yet, as StoredBan; NULL if none
     mode TEXT,                    -- of the daemon's file, when it was last attached; NULL is not known
+    tries INTEGER,                -- 1 while a maintenance window has yet to end with the best configuration
     UNIQUE (name, url)
 );
 CREATE TABLE window (

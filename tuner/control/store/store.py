@@ -64,6 +64,8 @@ class Standing(NamedTuple):
     id: int
     state: RunState
     """The state at the end of the last life; its window is 0 if the target is new."""
+    tries: bool = False
+    """Whether a maintenance window has yet to end with the best configuration."""
 
 
 class End(NamedTuple):
@@ -170,7 +172,7 @@ class Store(Database):
                 window=row["number"],
                 bans=bans_of(row["bans"]),
             )
-        return Standing(row["id"], state)
+        return Standing(row["id"], state, bool(row["tries"]))
 
     def grids(self, name: str, url: str) -> dict[str, list[float]]:
         """Return the grids that the knobs of a target had when it was last attached; none if it is new."""
@@ -314,6 +316,11 @@ class Store(Database):
         """Note what changes have taught: the bans, and what a restarted server gets back."""
         with self.writing() as db:
             _write_learned(db, target, state)
+
+    def note_tries(self, target: int, tries: bool) -> None:
+        """Note whether a maintenance window of a target has yet to end with the best configuration."""
+        with self.writing() as db:
+            db.execute("UPDATE target SET tries = ? WHERE id = ?", (int(tries), target))
 
     def changing(self, decision: int) -> None:
         """Note that a server is about to be changed. It may be changed only after this has returned."""

@@ -1,0 +1,97 @@
+"""The end of a maintenance window: what was tried last does not stay until the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tuner.control.daemon.config import TargetConfig
+from tuner.control.drive.driver import OVERDUE, Driver
+from tuner.control.drive.watched import longest
+from tuner.control.store.store import Standing, Store
+from tuner.errors import StorageError
+
+if TYPE_CHECKING:
+    from tuner.knobs import Configuration
+
+__all__ = ["MaintenanceEnd"]
+
+
+class MaintenanceEnd:
+    """Leaves a target with the best configuration when its maintenance window ends.
+
+    If that fails (the server refuses or is away, an operator has paused it), it is tried again in the next
+    turns, as often as the circuit breaker allows, also by a later life: until the server runs it, or
+    something else than what was tried.
+
+    Args:
+        config: The target.
+        store: Remembers for the next life whether a window has yet to end so.
+        standing: The target in it.
+        now: Seconds since 1970.
+        looks_back: How far back the server's quantiles look, s.
+        say: Receives a sentence when the window has ended.
+    """
+
+    def __init__(
+        self,
+        config: TargetConfig,
+        store: Store,
+        standing: Standing,
+        *,
+        now: Callable[[], float],
+        looks_back: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._target = standing.id
+        self._now = now
+        self._looks_back = looks_back
+        self._say = say
+        self._tries = standing.tries  # whether changes may have been tried since the last end
+        self._stuck: Configuration | None = None  # what could not be replaced by the best yet
+
+    def near(self, driver: Driver) -> bool:
+        """Return whether maintenance may be over before a window has judged what this turn would try.
+
+        As at the end of a run nothing is tried then, and the server gets the best configuration: before the
+        last turn inside, or, where that turn took too long, after it.
+        """
+        c, now = self._config, self._now()
+        if c.mode != "apply" or not c.maintenance:
+            self._note(tries=False)
+            return False
+        inside, turn = c.may_change(now), longest(driver.loop.window(c.window), OVERDUE)
+        if inside and c.may_change(now + 2 * turn + self._looks_back):
+            self._note(tries=True)
+            self._stuck = None
+            return False
+        if self._tries and not c.may_change(now + turn):
+            self._leave_best(driver)
+        return inside
+
+    def _leave_best(self, driver: Driver) -> None:
+        """Give the target the best configuration, or note that it has yet to get it."""
+        same, tried, memory = driver.loop.space.same, driver.running, driver.loop.memory
+        if self._stuck is not None:
+            if not same(tried, self._stuck):  # by an order or by somebody else, and it stays; or rolled back
+                self._note(tries=False)
+                return
+            if memory.pause:
+                return
+        left, best = driver.finish(), driver.loop.incumbent()
+        self._stuck = tried
+        if best is not None and same(tried, left) and not same(left, best):
+            return
+        self._note(tries=False)
+        if not same(tried, left):
+            self._say(f"the maintenance window ends; leaving it with {driver.loop.space.format(left)}")
+
+    def _note(self, *, tries: bool) -> None:
+        """Note whether a maintenance window has yet to end with the best configuration."""
+        if tries != self._tries:
+            self._tries = tries
+            with suppress(StorageError):  # a later life, if there is one, knows it less well
+                self._store.note_tries(self._target, tries)
