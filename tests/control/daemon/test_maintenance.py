@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from typing import NoReturn
 
 import pytest
 
@@ -15,7 +16,7 @@ from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import Worker
 from tuner.control.store.order_book import pause, resume
 from tuner.control.store.store import Store
-from tuner.errors import Refused
+from tuner.errors import Refused, TimedOut
 from tuner.knobs import Configuration
 
 BEST = configuration()
@@ -173,6 +174,20 @@ def test_what_somebody_sets_after_an_end_that_failed_stays(known: Night) -> None
     known.live("03:05:00")
 
     assert known.bed.running() == theirs
+
+
+def test_no_overdue_window_brings_back_what_was_tried(known: Night) -> None:
+    """After the end the best is not on probation against it."""
+
+    def silent() -> NoReturn:
+        raise TimedOut("metrics port: no answer")
+
+    known.then["02:59:55"] = lambda: setattr(known.server, "counters", silent)
+    known.live(*TRIED, "02:59:55", *["03:00:10"] * 9)
+
+    assert len(known.ends) == 1
+    assert "window is overdue" not in str([report.record.decision for report in known.reports])
+    assert known.bed.running() == BEST
 
 
 def test_nothing_is_tried_that_no_window_inside_would_judge(night: Night) -> None:

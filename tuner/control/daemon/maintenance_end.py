@@ -88,6 +88,8 @@ class MaintenanceEnd:
         self._note(tries=False)
         if not same(tried, left):
             self._say(f"the maintenance window ends; leaving it with {driver.loop.space.format(left)}")
+            # It is the best by evidence: no single window brings back what was only tried.
+            memory.probation = None
 
     def _note(self, *, tries: bool) -> None:
         """Note whether a maintenance window has yet to end with the best configuration."""
