@@ -86,7 +86,7 @@ def test_a_server_that_goes_is_told_at_once(bed: Bed) -> None:
 
 
 def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon goes on without it, and says so."""
+    """The daemon goes on without it, says so, and begins it when it has ended."""
     monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
     entered, hanging = threading.Event(), threading.Event()
 
@@ -104,9 +104,8 @@ def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.Mo
             keeper.reload()
             eventually(lambda: any("still hangs" in sentence for sentence in bed.said))
             assert keeper.workers["a"].config.mode == "apply"
+            eventually(lambda: ": the file was reloaded; started: none; stopped: none" in bed.said)
             hanging.set()
-            eventually(lambda: keeper.workers["a"].phase == "stopped")
-            keeper.reload()
             eventually(lambda: keeper.workers["a"].config.mode == "observe" and keeper.workers["a"].turns)
     finally:
         hanging.set()
@@ -128,13 +127,58 @@ def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
             bed.write(("a", "observe", ""))
             keeper.reload()
             eventually(lambda: any("still hangs" in sentence for sentence in bed.said))
-            over.set()
-            eventually(lambda: hung.phase == "stopped")
             bed.write(("a", "apply", ""))
             keeper.reload()
+            eventually(lambda: sum("still hangs" in sentence for sentence in bed.said) == 2)
+            over.set()
             eventually(lambda: keeper.workers["a"] is not hung and keeper.workers["a"].turns)
+            assert keeper.workers["a"].config.mode == "apply"
     finally:
         over.set()
+
+
+def test_a_new_name_waits_for_the_one_that_hangs_on_its_server(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two would undo what the other does. A target that has gone from the file is forgotten when it ends."""
+    monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
+    hanging, over = threading.Event(), threading.Event()
+    text = "state: s.db\ntargets: [{{name: {}, url: 'triton://h:8001/m', slo: p95=30ms, mode: apply}}]"
+    bed.path.write_text(text.format("old"))
+    try:
+        with Running(bed) as keeper:
+            eventually(lambda: "m" in bed.servers)
+            bed.servers["m"].before_change = lambda: hanging.set() or over.wait(30)  # type: ignore[func-returns-value]
+            assert hanging.wait(20)
+            bed.path.write_text(text.format("new"))
+            keeper.reload()
+            said = "new: 'old', which has its server, still hangs; it is started when that has ended"
+            eventually(lambda: said in bed.said)
+            assert list(keeper.workers) == ["old"]
+            over.set()
+            eventually(lambda: list(keeper.workers) == ["new"] and keeper.workers["new"].turns)
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize("within", [0.1, 60.0])
+def test_a_change_is_undone_if_there_is_time(bed: Bed, within: float) -> None:
+    """If not, the process would end in the middle of that: the next life judges the change."""
+    bed.write(("a", "apply", ""))
+    config = bed.daemon().config.targets[0]
+    with closing(Store(bed.folder / "s.db")) as store:
+        worker = Worker(config, store, fast=True, say=bed.say, watch=lambda *_: begin())
+
+        def begin() -> None:
+            bed.servers["a"].before_change = lambda: worker.stop(within)
+
+        worker.run()
+        Worker(config, store, fast=True, windows=1, say=bed.say).run()
+
+    said = " ".join(bed.said)
+    assert ("leaving it with" in said) == (within == 60.0)
+    assert ("there is no time to undo the last change" in said) == (within == 0.1)
+    assert ("was judged; it is on probation again" in said) == (within == 0.1)
 
 
 def test_disturbed_windows_in_a_row_are_logged_once(bed: Bed) -> None:

@@ -7,7 +7,8 @@ hangs or fails disturbs no other.
 event                    what the daemon does
 =======================  ===================================================================================
 the file is reloaded     starts new targets, stops those that are gone, restarts those whose settings changed,
-                         and leaves all others alone. A file with a mistake changes nothing
+                         and leaves all others alone. A file with a mistake changes nothing. A target waits
+                         for one that has its name or server, was stopped, and still hangs
 the daemon is stopped    finishes every change under way; a change on probation is undone, unless it is the
                          best known
 the daemon is killed     the next daemon finds in the store which change was under way, and asks the server
@@ -29,6 +30,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
+from tuner.adapters.place import places_of
 from tuner.control.daemon.config import DaemonConfig, TargetConfig
 from tuner.control.daemon.report import Say, WorkerReport
 from tuner.control.daemon.worker import Worker
@@ -102,6 +104,8 @@ class Daemon:
         self._windows = windows
         self._say = say
         self._workers: dict[str, tuple[Worker, threading.Thread]] = {}
+        self._hanging: set[str] = set()  # those of them that were stopped in vain
+        self._waiting: list[TargetConfig] = []  # for one of those
         self._ticked = time.monotonic()
         self._prune_at = 0.0  # on that clock
         self._frontend: Frontend | None = None
@@ -144,7 +148,7 @@ class Daemon:
 
     def _run(self, state: DaemonStore) -> str:
         """Keep the targets until the daemon ends (return "") or the store is damaged (return how)."""
-        names = [target.name for target in self.config.targets]
+        names, self._waiting = [target.name for target in self.config.targets], []
         with state.opened(names) as store, self._frontend or nullcontext():
             try:
                 # Before the workers: what they resolve at their start must not be deleted at once.
@@ -163,6 +167,7 @@ class Daemon:
             if self._reloading:
                 self._reloading = False
                 self._reload(store)
+            self._begin_waiting(store)
             if time.monotonic() >= self._prune_at:
                 self._prune(store)
             if time.monotonic() - checked >= CHECK_EVERY:
@@ -171,7 +176,8 @@ class Daemon:
                     self._frontend.look()
                 if damage := state.damage():
                     return damage
-            if self._windows and not any(thread.is_alive() for _, thread in self._workers.values()):
+            alive = self._waiting or any(thread.is_alive() for _, thread in self._workers.values())
+            if self._windows and not alive:
                 self._check_mistakes()
                 return ""
             time.sleep(TICK)
@@ -184,9 +190,28 @@ class Daemon:
             count = f"{len(found)} of {len(self._workers)} cannot be kept as they are:"
             raise InvalidInput("targets", "\n  ".join([count, *found]))
 
+    def _in_the_way(self, target: TargetConfig) -> str | None:
+        """Return the name of a target that still hangs and has the name or the server of this one."""
+        if not self._hanging:
+            return None
+        places, urls = places_of(target.url), {n: self._workers[n][0].config.url for n in self._hanging}
+        return next((n for n, url in urls.items() if n == target.name or places & places_of(url)), None)
+
+    def _begin_waiting(self, store: Store) -> None:
+        """Forget the targets that have ended after they were stopped; start those that waited for them."""
+        for name in [name for name in self._hanging if not self._workers[name][1].is_alive()]:
+            self._hanging.remove(name)
+            del self._workers[name]
+        for target in [target for target in self._waiting if self._in_the_way(target) is None]:
+            self._waiting.remove(target)
+            self._begin(target, store)
+
     def _begin(self, target: TargetConfig, store: Store, *, delay: float = 0.0) -> None:
-        if target.name in self._workers:  # two workers would undo what the other does
-            self._say(target.name, "still hangs; it is started when the file is read again")
+        """Start a target, now or when one has ended that is in its way."""
+        if (other := self._in_the_way(target)) is not None:  # two workers would undo what the other does
+            who = "" if other == target.name else f"'{other}', which has its server, "
+            self._say(target.name, f"{who}still hangs; it is started when that has ended")
+            self._waiting.append(target)
             return
         worker = Worker(
             target,
@@ -210,14 +235,16 @@ class Daemon:
     def _end(self, names: list[str]) -> None:
         """Stop targets and wait for them together; one that hangs stays among the workers."""
         for name in names:
-            self._workers[name][0].stop()
+            self._workers[name][0].stop(PATIENCE)
         deadline = time.monotonic() + PATIENCE
         for name in names:
             worker, thread = self._workers[name]
             thread.join(max(deadline - time.monotonic(), 0.0))
             if thread.is_alive():
                 self._say(name, f"did not finish within {PATIENCE:.0f} s: {worker.phase}")
+                self._hanging.add(name)
             else:
+                self._hanging.discard(name)
                 del self._workers[name]
 
     def _reload(self, store: Store) -> None:
@@ -246,8 +273,10 @@ class Daemon:
         over = [name for name in self.workers if name not in kept]
         begun = [name for name in wanted if name not in kept]
         self._end(over)
+        self._waiting = []
         for name in begun:
             self._begin(wanted[name], store)
+        begun = [name for name in begun if wanted[name] not in self._waiting]
         self.config = config
         gone = ", ".join(name for name in over if name not in wanted) or "none"
         self._say("", f"the file was reloaded; started: {', '.join(begun) or 'none'}; stopped: {gone}")

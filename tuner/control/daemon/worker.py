@@ -121,6 +121,8 @@ class Worker:
         self._watch = watch
         self._delay = delay
         self._stop = threading.Event()
+        self._deadline = math.inf  # when it has to have ended, on the monotonic clock
+        self._change_seconds = 0.0  # how long the last change took
         self._clock = StoppableClock(self._stop)
         self._tracebacks: set[tuple[str, str, int | None]] = set()  # of errors logged before
         self._id: int | None = None
@@ -140,8 +142,13 @@ class Worker:
         """Whether it was asked to end."""
         return self._stop.is_set()
 
-    def stop(self) -> None:
-        """Ask the worker to end as soon as a change under way is finished."""
+    def stop(self, within: float = math.inf) -> None:
+        """Ask the worker to end as soon as a change under way is finished.
+
+        Args:
+            within: How long it may take, s: a change is not undone where that would take longer.
+        """
+        self._deadline = time.monotonic() + within
         self._stop.set()
 
     def run(self) -> None:
@@ -381,11 +388,15 @@ class Worker:
         self._phase, self._due = "running" if problem is None else f"waiting: {problem}", math.inf
 
     def _end(self, driver: Driver, target: int) -> None:
-        """Undo a change on probation, which nobody would judge any more; save the agent."""
+        """Undo a change on probation, which nobody would judge soon, if there is time; save the agent."""
         try:
             unjudged = driver.loop.memory.probation is not None
             if self.config.mode == "apply" and unjudged and driver.applies:
-                self._say(f"leaving it with {driver.loop.space.format(driver.finish())}")
+                # To undo a change takes about as long; in the middle of it the process might end.
+                if time.monotonic() + self._change_seconds <= self._deadline:
+                    self._say(f"leaving it with {driver.loop.space.format(driver.finish())}")
+                else:
+                    self._say("there is no time to undo the last change; the next life judges it")
             if self.record is not None:
                 self._save(driver, target, self.record.number)
         except TunerError as error:
@@ -425,6 +436,7 @@ class Worker:
         if record.outcome == "applied":
             # What runs after a rollback is no news, and its cost is not to be compared with the expected one.
             self._unshown = record.wanted if isinstance(record.decision, Apply) else None
+            self._change_seconds = record.report.seconds if record.report is not None else 0.0
         elif usable:  # this window showed it, or somebody else has changed the server
             self._unshown = None
         if self._watch is not None:
