@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.control.daemon.file_server import FileServer
+from tests.waiting import LONGEST, eventually
 from tuner.control.daemon.daemon import Daemon
 from tuner.control.store.store import Store
 from tuner.knobs import Configuration
 
 TARGET = "  - {{name: {name}, url: 'sim://{path}', slo: p95=30ms, mode: {mode}, window: 2s{more}}}\n"
-PATIENCE = 120.0
-"""How long a busy machine may take for anything that is waited for, s."""
 
 
 class Bed:
@@ -83,14 +81,6 @@ class Bed:
         return FileServer(self.folder / name).current()
 
 
-def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.01)
-
-
 class Running:
     """A daemon in a thread of its own."""
 
@@ -105,5 +95,5 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.daemon.stop()
-        self._thread.join(PATIENCE)
+        self._thread.join(LONGEST)
         assert not self._thread.is_alive()

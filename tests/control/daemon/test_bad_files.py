@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from tests.control.daemon.daemon_bed import Bed, Running, eventually
+from tests.control.daemon.daemon_bed import Bed, Running
+from tests.waiting import eventually
 from tuner.control.daemon import daemon as daemon_module
 from tuner.experiments.daemon.bad_files import BAD_FILES
 

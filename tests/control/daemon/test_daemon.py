@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from tests.builders import SPACE, configuration
-from tests.control.daemon.daemon_bed import PATIENCE, Bed, Running, eventually
+from tests.control.daemon.daemon_bed import Bed, Running
 from tests.control.daemon.file_server import FileServer
 from tests.control.drive.driver_bed import Clients
+from tests.waiting import LONGEST, eventually
 from tuner.adapters.backend import Counters
 from tuner.agents.rrl import RRL
 from tuner.control.daemon import daemon as daemon_module
@@ -306,11 +307,11 @@ def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytes
 
         def hang() -> Counters:
             hanging.set()
-            over.wait(PATIENCE)
+            over.wait(LONGEST)
             return counters()
 
         server.counters = hang  # type: ignore[method-assign]
-        assert hanging.wait(PATIENCE)
+        assert hanging.wait(LONGEST)
         eventually(lambda: worker.phase == worker_module.OVERDUE_WINDOW)
         page = Exporter().page(keeper.workers, {}).decode()
         server.counters = counters  # type: ignore[method-assign]

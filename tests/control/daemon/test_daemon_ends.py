@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.control.daemon.daemon_bed import PATIENCE, Bed
+from tests.control.daemon.daemon_bed import Bed
 from tests.control.daemon.file_server import FileServer
+from tests.waiting import LONGEST
 
 KILLED = """
 import os, signal, sys
@@ -131,7 +132,7 @@ def test_signals(bed: Bed, ending: signal.Signals) -> None:
                 process.send_signal(signal.SIGHUP)
             if "b: observe, it runs" in line:
                 process.send_signal(ending)
-        code = process.wait(PATIENCE)
+        code = process.wait(LONGEST)
 
     assert code == 0, told
     assert "stopped" in told[-1]
@@ -152,7 +153,7 @@ def test_a_hang_up_before_the_daemon_runs(bed: Bed, moment: str, wanted: list[st
             if wanted and all(words in said for words in wanted):
                 wanted = []
                 process.send_signal(signal.SIGTERM)
-        code = process.wait(PATIENCE)
+        code = process.wait(LONGEST)
 
     assert code == 0, said
     assert ("the file was reloaded" in said) == (moment == "reading")

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.builders import configuration
-from tests.control.daemon.daemon_bed import PATIENCE, Bed, Running, eventually
+from tests.control.daemon.daemon_bed import Bed, Running
 from tests.control.daemon.file_server import FileServer
+from tests.waiting import LONGEST, eventually
 from tuner.adapters import ApplyReport
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
@@ -92,7 +93,7 @@ def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.Mo
 
     def hang() -> None:
         entered.set()
-        hanging.wait(PATIENCE)
+        hanging.wait(LONGEST)
 
     bed.write(("a", "apply", ""), ("b", "observe", ""))
     try:
@@ -122,8 +123,8 @@ def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
         with Running(bed) as keeper:
             eventually(lambda: "a" in bed.servers)
             hung = keeper.workers["a"]
-            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(PATIENCE)  # type: ignore[func-returns-value]
-            assert hanging.wait(PATIENCE)
+            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(LONGEST)  # type: ignore[func-returns-value]
+            assert hanging.wait(LONGEST)
             bed.write(("a", "observe", ""))
             keeper.reload()
             eventually(lambda: any("still hangs" in sentence for sentence in bed.said))

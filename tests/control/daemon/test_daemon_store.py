@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.builders import configuration
-from tests.control.daemon.daemon_bed import Bed, Running, eventually
+from tests.control.daemon.daemon_bed import Bed, Running
+from tests.waiting import eventually
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.store.order_book import orders_of, pause, resume
 from tuner.control.store.store import Store

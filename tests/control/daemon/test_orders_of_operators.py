@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, configuration
-from tests.control.daemon.daemon_bed import Bed, Running, eventually
+from tests.control.daemon.daemon_bed import Bed, Running
 from tests.control.daemon.file_server import FileServer
+from tests.waiting import eventually
 from tuner.cli.app import app
 from tuner.control import ControlLoop
 from tuner.control.store.journal import recount

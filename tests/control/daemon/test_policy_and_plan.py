@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from tests.builders import OBJECTIVE, SPACE
-from tests.control.daemon.daemon_bed import Bed, Running, eventually
+from tests.control.daemon.daemon_bed import Bed, Running
+from tests.waiting import eventually
 from tuner.agents.agent import State
 from tuner.agents.rrl import RRL
 from tuner.control.daemon.config import DaemonConfig

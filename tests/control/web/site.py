@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tests.control.daemon.daemon_bed import PATIENCE, Bed, eventually
+from tests.control.daemon.daemon_bed import Bed
+from tests.waiting import LONGEST, eventually
 from tuner.adapters.traffic import ServerState, SessionTraffic, Traffic
 from tuner.control.service import web_server
 from tuner.planning.pools.replan import PoolDecision
@@ -62,7 +63,7 @@ class Site:
 
     def __exit__(self, *_: object) -> None:
         self.daemon.stop()
-        self._thread.join(PATIENCE)
+        self._thread.join(LONGEST)
         assert not self._thread.is_alive()
 
     def ask(
@@ -75,7 +76,7 @@ class Site:
     ) -> Answer:
         """One request."""
         place = urlsplit(self.web.address)
-        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=PATIENCE)  # type: ignore[arg-type]
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=LONGEST)  # type: ignore[arg-type]
         try:
             connection.request(method, path, body, headers or {})
             return Answer(connection.getresponse())

@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
-from tests.control.daemon.daemon_bed import Bed, eventually
+from tests.control.daemon.daemon_bed import Bed
 from tests.control.web.site import TOKEN, Site
+from tests.waiting import eventually
 
 TOOL = Path(sys.executable).with_name("schemathesis")
 

@@ -19,8 +19,9 @@ pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from fastapi import HTTPException
 
-from tests.control.daemon.daemon_bed import PATIENCE, Bed, eventually
+from tests.control.daemon.daemon_bed import Bed
 from tests.control.web.site import TOKEN, Site
+from tests.waiting import LONGEST, eventually
 from tuner.control.web import api as api_module
 from tuner.control.web.access import LONGEST_BODY, MOST_REQUESTS, PROBES, Gate
 from tuner.web.connection import MOST_CONNECTIONS, Connection
@@ -41,7 +42,7 @@ def site(bed: Bed) -> Iterator[Site]:
 def connected(site: Site) -> socket.socket:
     """A bare connection."""
     place = urlsplit(site.web.address)
-    return socket.create_connection((place.hostname, place.port), timeout=PATIENCE)  # type: ignore[arg-type]
+    return socket.create_connection((place.hostname, place.port), timeout=LONGEST)  # type: ignore[arg-type]
 
 
 def head(path: str = "/api/targets/a/pause", **headers: str | None) -> bytes:
@@ -189,7 +190,7 @@ def slow(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     over = threading.Event()
 
     def find(*_: object) -> list[Any]:
-        over.wait(5 * PATIENCE)
+        over.wait(5 * LONGEST)
         return []
 
     monkeypatch.setattr(api_module, "windows", find)

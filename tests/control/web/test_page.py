@@ -15,8 +15,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.builders import configuration
 from tests.chromium import CHROMIUM
-from tests.control.daemon.daemon_bed import Bed, eventually
+from tests.control.daemon.daemon_bed import Bed
 from tests.control.web.site import TOKEN, Site, show_traffic
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),

@@ -16,8 +16,9 @@ pytest.importorskip("fastapi", reason="needs fastapi and uvicorn")
 pytest.importorskip("uvicorn", reason="needs fastapi and uvicorn")
 
 from tests.builders import configuration
-from tests.control.daemon.daemon_bed import Bed, eventually
+from tests.control.daemon.daemon_bed import Bed
 from tests.control.web.site import TOKEN, Site, show_traffic
+from tests.waiting import eventually
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon.worker import Worker
 from tuner.control.service import web_server
