@@ -70,6 +70,16 @@ def test_an_slo_that_is_just_missed_asks_for_one_more(statistic: str) -> None:
     assert advice[-1][""].desired == 11
 
 
+def test_no_failure_is_allowed() -> None:
+    """Half of the requests may be later than a bound of the median; of those that fail all are too many."""
+    slo = Slo(statistic="p50", latency=0.030)
+    scaling, backend = TargetScaling(slo, SPACE, 4.0), SimpleNamespace(replicas=10)
+    windows = [replace(shown(8.0), requests=400, failures=600)] * 3
+    advice = [scaling.advise(backend, one) for one in windows]
+
+    assert advice[-1][""].desired == 20
+
+
 @pytest.mark.parametrize(
     ("busy", "scale", "servers", "expected"),
     [

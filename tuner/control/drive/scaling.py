@@ -3,25 +3,26 @@
 A dispatcher counts bad requests and idle time itself: its own advice is passed on. Any other server is judged
 by its windows, which have neither:
 
-* *Bad* are the requests that failed and those later than the SLO's bound. How many are later is read off the
-  quantiles that were measured; between two of them the share falls exponentially. So it is above what the SLO
-  allows exactly when the window breaks the SLO. For an SLO on the mean, the mean counts as the quantile that
-  it is of an exponential distribution.
+* *Bad* are the requests later than the SLO's bound, or those that failed, whichever ask for more servers. How
+  many are later is read off the quantiles that were measured; between two of them the share falls
+  exponentially. So it is above what the SLO allows exactly when the window breaks the SLO. For an SLO on the
+  mean, the mean counts as the quantile that it is of an exponential distribution.
 * *Busy* is the time that the model's instances executed, of the time that all of them had. It is known where
   the server counts the time of its batches and the number of instances is a knob, or fixed. Where it is that
   of the cores, the server must run on this machine.
 
 Where we differ from Symphony: such a server has no flat top. It queues what it cannot answer, until nearly
 every request is late. So its bad rate says that servers are missing, not how many: at most as many again are
-asked for at once. The share that the SLO allows, of the mean more than a third, need not go away, so a target
-that just misses its SLO asks for one more. And because requests queue long before a server is busy all the
-time, more of the idle time is kept.
+asked for at once. The share that the SLO allows to be late (more than a third where it bounds the mean) need
+not go away, so a target that just misses its SLO asks for one more. And because requests queue long before a
+server is busy all the time, more of the idle time is kept.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tuner.adapters.backend import Backend
 from tuner.adapters.scaling import Replicated, ScalingSource
@@ -53,7 +54,8 @@ class TargetScaling:
         self._slo = slo
         self._space = space
         self._cores = cores
-        self._recent = RecentWindows()
+        self._late = RecentWindows()
+        self._failed = RecentWindows()
 
     def advise(self, backend: Backend, measurement: Measurement | None) -> Mapping[str, ScalingAdvice]:
         """Return the advice after a window, by pool. That of a target that is no dispatcher has no name.
@@ -74,14 +76,13 @@ class TargetScaling:
         usable = self._unanswered(measurement) or not (measurement.disturbed or mixed)
         if usable and not implausible(measurement):
             self._follow(servers, measurement)
-        servers = self._recent.accelerators
+        servers, share = self._late.accelerators, SHARES[self._slo.statistic]
         if not servers:
             return {}
-        late = SHARES[self._slo.statistic]
-        rule = ScalingRule(
-            threshold=late, allowed=late, headroom=HEADROOM, most=2 * servers, seconds=LIVE.seconds
-        )
-        return {"": rule.advise(servers, self._recent.total)}
+        rule = ScalingRule(threshold=share, headroom=HEADROOM, most=2 * servers, seconds=LIVE.seconds)
+        late = replace(rule, allowed=share).advise(servers, self._late.total)
+        failed = rule.advise(servers, self._failed.total)
+        return {"": failed if failed.desired > late.desired else late}
 
     def _unanswered(self, measurement: Measurement) -> bool:
         """Whether no request came in a window, or all failed: that says enough without any latency.
@@ -90,7 +91,7 @@ class TargetScaling:
         time of its batches, and advice to have few servers would stay for good.
         """
         silent = measurement.arrival_rate == 0 or measurement.failures > 0
-        return silent and measurement.disturbed == (UNANSWERED,) and self._recent.accelerators > 0
+        return silent and measurement.disturbed == (UNANSWERED,) and self._late.accelerators > 0
 
     def _follow(self, servers: int, measurement: Measurement) -> None:
         """Take in a window, unless it does not show enough."""
@@ -104,10 +105,10 @@ class TargetScaling:
         window = ScalingWindow(
             seconds=measurement.seconds,
             requests=float(measurement.asked),
-            bad=late * measurement.requests + measurement.failures,
             busy=min(busy, float(servers)) * measurement.seconds,
         )
-        self._recent.add(servers, window)
+        self._late.add(servers, window._replace(bad=late * measurement.requests))
+        self._failed.add(servers, window._replace(bad=float(measurement.failures)))
 
 
 def late_share(measurement: Measurement, slo: Slo) -> float:
