@@ -53,8 +53,8 @@ class Neighbours:
         away: dict[str, str] = {}
 
         def all_ready() -> bool:
+            away.clear()  # while the server does not answer, nobody knows
             states = self._states()
-            away.clear()
             away.update({name: states[name] for name in self._ready & states.keys() if states[name] != READY})
             return not away
 
@@ -73,9 +73,8 @@ def largest_ensemble(
         config_of: Asks the server for the configuration of another model.
     """
     found = 0, ""
-    with suppress(
-        AdapterError, UnknownModel
-    ):  # such as one that has just been unloaded: a change will show it
+    # One that has just been unloaded cannot be asked: a change will show what was missed.
+    with suppress(AdapterError, UnknownModel):
         ready = [name for name, state in states().items() if state == READY]
         for name in ready if len(ready) <= MOST_ASKED else ():
             config = config_of(name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -135,6 +135,25 @@ def test_a_moment_out_of_service_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> 
     assert slept[0] == neighbours.LAG
     assert len(slept) == 3
     assert answers == []
+
+
+def test_what_was_away_when_the_server_was_last_heard_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have come back since."""
+
+    def asked_twice(condition: Callable[[], bool], _: float, *, despite: Any) -> bool:
+        with suppress(*despite):
+            return condition() or condition()
+        return False
+
+    monkeypatch.setattr(neighbours, "comes_true", asked_twice)
+    answers = iter([{"pipe": "READY"}, {"pipe": "UNAVAILABLE"}])
+
+    def states() -> dict[str, str]:
+        if (answer := next(answers, None)) is None:
+            raise TimedOut("late")
+        return answer
+
+    assert Neighbours(states).lost() == []
 
 
 PIPE = 'max_batch_size: {} ensemble_scheduling {{ step [{{ model_name: "{}" }}] }}'
