@@ -32,7 +32,7 @@ from tuner.adapters.triton.configuration import (
 from tuner.adapters.triton.instance_groups import on_gpu
 from tuner.adapters.triton.knobs import batch_sizes, forms_batches, kind_of, knob_space, left_alone
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
-from tuner.adapters.triton.neighbours import Neighbours, largest_ensemble
+from tuner.adapters.triton.neighbours import Neighbours
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
@@ -96,6 +96,9 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self._control: ModelControl = self._client
         if self._target.repository is not None:
             self._control = RepositoryFile(self._client, self._target.repository, self._target.model)
+        asked = self._client.neighbours, self._client.config_of
+        by_file = self._control is not self._client
+        self._neighbours = Neighbours(self._target.model, *asked, by_file=by_file)
         first = self._client.statistics()
         self._statistics = MonotonicTotals(first)
         self._lifetime_compute = sum(reading.get(stats.COMPUTE, 0) for reading in first.values()) / 1e9
@@ -107,8 +110,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self._largest = min(max(self._limit, int(max(BATCH_GRID))), LARGEST_ARRAY)
         self._least, self._ensemble = 0, ""  # the largest limit of an ensemble with this model, and its name
         if forms_batches(self.original) and MAX_BATCH_SIZE not in grids:
-            asked = self._client.neighbours, self._client.config_of
-            self._least, self._ensemble = largest_ensemble(self._target.model, *asked)
+            self._least, self._ensemble = self._neighbours.largest()
         if self._least > 1:
             grids = {**grids, MAX_BATCH_SIZE: batch_sizes(self.original, max(self._rows, self._least))}
         return knob_space(self.original, grids, cores=self._cores(), rows=self._rows)
@@ -235,18 +237,18 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
     def _reconfigure(self, before: ModelConfig, after: ModelConfig, configuration: Configuration) -> Change:
         """Change the server, which then runs ``configuration``; its statistics show what that cost.
 
-        Where that takes another model out of service, such as an ensemble with this one, it is taken back.
+        Where that takes an ensemble with this model out of service, it is taken back.
         """
         served = self._sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts
-        neighbours = Neighbours(self._client.neighbours, by_file=self._control is not self._client)
+        ensembles = self._neighbours.ensembles()
         with read_meanwhile(self.sample):  # the old instances serve until the new ones are loaded
             try:
                 change(self._control, before, after, self._load_timeout)
             except AddsBatching:
                 self._adds_batching = True
                 raise
-            if lost := neighbours.lost():
+            if lost := self._neighbours.lost(ensembles):
                 self._take_back(after, before, LOST % (self._target.model, ", ".join(map(one_line, lost))))
         if came := self._sample() - served:
             log.warning(CAME, self._target.model, ", ".join(sorted(came)))

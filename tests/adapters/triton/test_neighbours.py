@@ -19,13 +19,16 @@ from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.neighbours import MOST_ASKED, Neighbours
 from tuner.errors import AdapterError, Refused, TimedOut
 
+PIPE = 'max_batch_size: {} ensemble_scheduling {{ step [{{ model_name: "{}" }}] }}'
+
 
 class Server(Loading):
-    """One whose ensembles cannot do with a batch limit of mlp below 8."""
+    """One whose ensemble cannot do with a batch limit of mlp below 8, whatever it says of itself."""
 
     def __init__(self) -> None:
         super().__init__(MODEL.format(32))
-        self.others = {"pipe": "READY", "idle": "UNAVAILABLE"}
+        self.configs |= {"pipe": PIPE.format(1, "mlp"), "bert": MODEL.format(8)}
+        self.others = {"pipe": "READY", "bert": "READY", "idle": "UNAVAILABLE"}
         self.index = True
 
     def get_model_repository_index(self, **_: Any) -> Any:
@@ -71,7 +74,7 @@ def test_what_somebody_else_has_loaded_meanwhile_is_not_overwritten(
 ) -> None:
     """The operator may have seen it, too."""
 
-    def deploy(_: Neighbours) -> list[str]:
+    def deploy(*_: Any) -> list[str]:
         server.configs["mlp"] = MODEL.format(16)
         return ["pipe"]
 
@@ -94,11 +97,45 @@ def test_one_that_does_not_serve_before_keeps_nobody_from_a_change(
     assert backend.apply(backend.current().replace(max_batch_size=4)).changed
 
 
+@pytest.mark.parametrize("mate", ["bert", "other"])
+def test_one_that_does_not_use_the_model_may_be_unloaded_meanwhile(
+    server: Server, backend: TritonBackend, monkeypatch: pytest.MonkeyPatch, mate: str
+) -> None:
+    """Nothing is taken back for it, also where it is an ensemble of other models, or came later."""
+    server.configs["other"] = PIPE.format(8, "bert")
+    server.others[mate] = "READY"
+    load = server.load_model
+
+    def load_and_unload(model: str, config: str, **_: Any) -> None:
+        load(model, config)
+        server.others[mate] = "UNAVAILABLE"
+
+    monkeypatch.setattr(server, "load_model", load_and_unload)
+
+    assert backend.apply(backend.current().replace(max_batch_size=16)).changed
+
+
+def test_an_ensemble_that_came_later_is_known_at_a_change(server: Server) -> None:
+    """What has been asked is not asked again, unless it is an ensemble with the model."""
+    server.others["pipe"] = "UNAVAILABLE"
+    with closing(TritonBackend(TARGET)) as backend:
+        server.others["pipe"] = "READY"
+
+        with pytest.raises(Refused, match="no longer serves pipe"):
+            backend.apply(backend.current().replace(max_batch_size=4))
+
+    assert server.asked.count("bert") == 1
+
+
 def test_a_server_without_an_index(server: Server, backend: TritonBackend) -> None:
     """Nothing is compared; its models are changed all the same."""
     server.index = False
 
     assert backend.apply(backend.current().replace(max_batch_size=4)).changed
+
+
+def config_of(_: str) -> dict[str, Any]:
+    return {}
 
 
 @pytest.mark.parametrize(
@@ -114,24 +151,22 @@ def test_a_server_without_an_index(server: Server, backend: TritonBackend) -> No
 def test_what_is_lost(monkeypatch: pytest.MonkeyPatch, after: Any, lost: list[str]) -> None:
     """What does not serve any more though it is there; what is being loaded is in somebody's hands."""
     monkeypatch.setattr(neighbours, "WAIT", 0.0)
-    answers: list[Any] = [{"pipe": "READY", "idle": "UNAVAILABLE"}, after]
 
     def states() -> dict[str, str]:
-        answer: Any = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return dict(answer)
+        if isinstance(after, Exception):
+            raise after
+        return dict(after)
 
-    assert Neighbours(states).lost() == lost
+    assert Neighbours("mlp", states, config_of).lost(["pipe"]) == lost
 
 
 def test_a_moment_out_of_service_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each change of a model loads its ensembles again."""
     slept: list[float] = []
     monkeypatch.setattr("tuner.adapters.live.waiting.time.sleep", slept.append)
-    answers = [{"pipe": state} for state in ("READY", "UNAVAILABLE", "LOADING", "READY")]
+    answers = [{"pipe": state} for state in ("UNAVAILABLE", "LOADING", "READY")]
 
-    assert Neighbours(lambda: answers.pop(0), by_file=True).lost() == []
+    assert Neighbours("mlp", lambda: answers.pop(0), config_of, by_file=True).lost(["pipe"]) == []
     assert slept[0] == neighbours.LAG
     assert len(slept) == 3
     assert answers == []
@@ -146,17 +181,14 @@ def test_what_was_away_when_the_server_was_last_heard_is_not_lost(monkeypatch: p
         return False
 
     monkeypatch.setattr(neighbours, "comes_true", asked_twice)
-    answers = iter([{"pipe": "READY"}, {"pipe": "UNAVAILABLE"}])
+    answers = iter([{"pipe": "UNAVAILABLE"}])
 
     def states() -> dict[str, str]:
         if (answer := next(answers, None)) is None:
             raise TimedOut("late")
         return answer
 
-    assert Neighbours(states).lost() == []
-
-
-PIPE = 'max_batch_size: {} ensemble_scheduling {{ step [{{ model_name: "{}" }}] }}'
+    assert Neighbours("mlp", states, config_of).lost(["pipe"]) == []
 
 
 def test_sizes_that_an_ensemble_cannot_do_with_are_not_tried(server: Server) -> None:
