@@ -30,7 +30,14 @@ from tuner.adapters.triton.configuration import (
     with_knobs_of,
 )
 from tuner.adapters.triton.instance_groups import on_gpu
-from tuner.adapters.triton.knobs import batch_sizes, forms_batches, kind_of, knob_space, left_alone
+from tuner.adapters.triton.knobs import (
+    batch_sizes,
+    below_ensemble,
+    forms_batches,
+    kind_of,
+    knob_space,
+    left_alone,
+)
 from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metrics_page, parse_metrics
 from tuner.adapters.triton.neighbours import Neighbours
 from tuner.adapters.triton.repository_file import RepositoryFile
@@ -109,9 +116,9 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self._rows = self._rows_of(first, read_configuration(self.original, [MAX_BATCH_SIZE]))
         self._largest = min(max(self._limit, int(max(BATCH_GRID))), LARGEST_ARRAY)
         self._least, self._ensemble = 0, ""  # the largest limit of an ensemble with this model, and its name
-        if forms_batches(self.original) and MAX_BATCH_SIZE not in grids:
+        if forms_batches(self.original):
             self._least, self._ensemble = self._neighbours.largest()
-        if self._least > 1:
+        if self._least > 1 and MAX_BATCH_SIZE not in grids:
             grids = {**grids, MAX_BATCH_SIZE: batch_sizes(self.original, max(self._rows, self._least))}
         return knob_space(self.original, grids, cores=self._cores(), rows=self._rows)
 
@@ -178,7 +185,14 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             self._adds_batching = False
         elif self._adds_batching and wanted.get(MAX_BATCH_SIZE) == 1:
             raise InvalidInput(f"knob {MAX_BATCH_SIZE}", "1 cannot be set", ADDED)
+        if running != wanted:
+            self._check_ensembles(wanted.get(MAX_BATCH_SIZE, 1))
         return running, wanted
+
+    def _check_ensembles(self, limit: float) -> None:
+        """Refuse a batch limit below that of an ensemble with the model, as such are deployed now."""
+        if limit > 1 and limit < (least := self._neighbours.largest()[0]):
+            raise below_ensemble(MAX_BATCH_SIZE, limit, least)
 
     def current(self) -> Configuration:
         """Read from the server what it runs."""

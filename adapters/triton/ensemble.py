@@ -30,7 +30,7 @@ from tuner.adapters.triton.configuration import (
     read_configuration,
 )
 from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_left_out
-from tuner.adapters.triton.knobs import batch_sizes, forms_batches, left_alone
+from tuner.adapters.triton.knobs import batch_sizes, below_ensemble, forms_batches, left_alone
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
@@ -306,8 +306,7 @@ def _batch_size(config: Mapping[str, Any]) -> float:
 
 
 def _too_small(model: str, size: float, least: int) -> InvalidInput:
-    problem = f"{size:g} is below {least}, the max_batch_size of an ensemble that it is in"
-    return InvalidInput(f"knob {model}.{MAX_BATCH_SIZE}", problem, "Triton would stop serving the ensemble")
+    return below_ensemble(f"{model}.{MAX_BATCH_SIZE}", size, least)
 
 
 def _prefixed(model: str, knob: Knob) -> Knob:

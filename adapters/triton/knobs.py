@@ -29,7 +29,7 @@ from tuner.adapters.triton.instance_groups import GROUP, are_alike, count_places
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, KnobSpace, Role
 
-__all__ = ["batch_sizes", "forms_batches", "kind_of", "knob_space", "left_alone"]
+__all__ = ["batch_sizes", "below_ensemble", "forms_batches", "kind_of", "knob_space", "left_alone"]
 
 MOST_INSTANCES = 64
 MOST_DEFAULT_INSTANCES = 4
@@ -85,6 +85,18 @@ def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
     """
     limit, running = model_limit(config), read_configuration(config, [MAX_BATCH_SIZE])[MAX_BATCH_SIZE]
     return tuple(sorted({*batch_grid(least, limit), float(limit), float(running)}))
+
+
+def below_ensemble(knob: str, size: float, least: int) -> InvalidInput:
+    """Return the error to raise for a model's batch limit below that of an ensemble that names the model.
+
+    Args:
+        knob: The name of the knob.
+        size: Its value.
+        least: The ensemble's limit.
+    """
+    problem = f"{size:g} is below {least}, the max_batch_size of an ensemble that it is in"
+    return InvalidInput(f"knob {knob}", problem, "Triton would stop serving the ensemble")
 
 
 def left_alone(config: Mapping[str, Any], names: Collection[str]) -> list[str]:

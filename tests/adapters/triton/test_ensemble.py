@@ -15,6 +15,7 @@ import tritonclient.grpc as tritongrpc
 
 from tests.adapters.waiting import counted
 from tuner.adapters import Backend, connect
+from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.adapters.triton.ensemble import EnsembleBackend
 from tuner.errors import InvalidInput, Refused
@@ -129,13 +130,19 @@ def test_if_one_refuses_all_go_back(backend: Backend, server: Server) -> None:
     send(server, 1)
 
 
-def test_a_model_that_is_tuned_by_itself_keeps_the_ensemble_in_service(server: Server) -> None:
-    """A batch limit below the ensemble's is loaded, and taken back."""
-    with closing(connect(server.target)) as model:
+def test_a_model_that_is_tuned_by_itself_keeps_the_ensemble_in_service(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch limit below the ensemble's is not set, whatever the grid; one that is loaded is taken back."""
+    with closing(connect(server.target, {"max_batch_size": (8.0, 64.0)})) as model:
         before = model.current()
+        smaller = before.replace(max_batch_size=8)
 
+        with pytest.raises(InvalidInput, match="8 is below 16, the max_batch_size of an ensemble"):
+            model.apply(smaller)
+        monkeypatch.setattr(TritonBackend, "_check_ensembles", lambda *_: None)
         with pytest.raises(Refused, match="no longer serves both; the old configuration was put back"):
-            model.apply(before.replace(max_batch_size=8))
+            model.apply(smaller)
 
         assert model.current() == before
     send(server, 1)

@@ -17,7 +17,7 @@ from tests.adapters.triton.test_limits import TARGET
 from tuner.adapters.triton import neighbours
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.adapters.triton.neighbours import MOST_ASKED, Neighbours
-from tuner.errors import AdapterError, Refused, TimedOut
+from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut
 
 PIPE = 'max_batch_size: {} ensemble_scheduling {{ step [{{ model_name: "{}" }}] }}'
 
@@ -192,7 +192,7 @@ def test_what_was_away_when_the_server_was_last_heard_is_not_lost(monkeypatch: p
 
 
 def test_sizes_that_an_ensemble_cannot_do_with_are_not_tried(server: Server) -> None:
-    """To try them would take it out of service for some seconds; a grid of the operator's stays."""
+    """To try them would take it out of service for some seconds. A grid of the operator's stays."""
     server.others = dict.fromkeys(("pipe", "large", "other"), "READY") | {"idle": "UNAVAILABLE"}
     server.configs |= {"pipe": PIPE.format(8, "mlp"), "large": PIPE.format(16, "mlp")}
     server.configs |= {"other": PIPE.format(32, "bert"), "idle": PIPE.format(32, "mlp")}
@@ -202,7 +202,17 @@ def test_sizes_that_an_ensemble_cannot_do_with_are_not_tried(server: Server) -> 
         assert backend.space.knobs[0].grid == (1, 16, 32)
         assert "the ensemble large has the model in it: no batch limit below" in backend.describe().notes[0]
     with closing(TritonBackend(TARGET, own)) as backend:
+        found = backend.current()
         assert backend.space.knobs[0].grid == (4, 32)
+        assert "the ensemble large has" in backend.describe().notes[0]
+        with pytest.raises(InvalidInput, match="max_batch_size: 4 is below 16, the max_batch_size of an"):
+            backend.check(found.replace(max_batch_size=4))
+        server.configs["large"] = PIPE.format(4, "mlp")  # it is deployed anew
+        with pytest.raises(InvalidInput, match="4 is below 8"):
+            backend.check(found.replace(max_batch_size=4))
+        server.others["pipe"] = "UNAVAILABLE"
+        backend.check(found.replace(max_batch_size=4))
+    assert server.loaded == []
 
 
 def test_a_server_with_very_many_models_is_not_asked_for_each(server: Server) -> None:
