@@ -262,6 +262,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             except AddsBatching:
                 self._adds_batching = True
                 raise
+            affected = self._waiting()
             if lost := self._neighbours.lost(ensembles):
                 self._take_back(after, before, LOST % (self._target.model, ", ".join(map(one_line, lost))))
         if came := self._sample() - served:
@@ -270,7 +271,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         return Change(
             configuration=configuration,
             cost=ApplyCost.RELOAD if reloaded else ApplyCost.IN_PLACE,
-            affected=self._waiting(),
+            affected=affected,
         )
 
     def _take_back(self, after: ModelConfig, before: ModelConfig, why: str) -> NoReturn:

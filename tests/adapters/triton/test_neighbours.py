@@ -87,6 +87,22 @@ def test_what_somebody_else_has_loaded_meanwhile_is_not_overwritten(
     assert backend.current()["max_batch_size"] == 16
 
 
+def test_what_waits_is_read_before_the_ensembles_are(
+    backend: TritonBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until those serve again it may have been answered."""
+    waiting = [7.0]
+
+    def look(*_: Any) -> list[str]:
+        waiting[:] = [0.0]
+        return []
+
+    monkeypatch.setattr(Neighbours, "lost", look)
+    monkeypatch.setattr(backend, "_waiting", lambda: waiting[0])
+
+    assert backend.apply(backend.current().replace(max_batch_size=16)).affected == 7
+
+
 @pytest.mark.parametrize("state", ["UNAVAILABLE", "LOADING"])
 def test_one_that_does_not_serve_before_keeps_nobody_from_a_change(
     server: Server, backend: TritonBackend, state: str
