@@ -271,6 +271,7 @@ class EnsembleBackend:
         each = {name: member.counters() for name, member in self._members.items()}
         busiest = each[self._busiest]
         # A request of the ensemble itself never waits for Triton, but those that it makes of its models do.
+        # It may make several at once: only those that wait for the same model surely belong to several.
         waiting = [member.pending for member in each.values() if member.pending is not None]
         return replace(
             whole,
@@ -278,7 +279,7 @@ class EnsembleBackend:
             compute=min(whole.compute, whole.latency),  # its models may execute one request at the same time
             batch_counts=busiest.batch_counts,
             batch_seconds=busiest.batch_seconds,
-            pending=sum(waiting) if waiting else None,
+            pending=max(waiting) if waiting else None,
             gpus=tuple({gpu.uuid: gpu for member in each.values() for gpu in member.gpus}.values()),
         )
 
