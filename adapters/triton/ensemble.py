@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
@@ -31,7 +32,7 @@ from tuner.adapters.triton.configuration import (
 )
 from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_left_out
 from tuner.adapters.triton.knobs import batch_sizes, below_ensemble, forms_batches, left_alone
-from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
+from tuner.errors import AdapterError, InvalidInput, Refused, TunerError, UnknownModel, Unreachable
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 
@@ -139,8 +140,9 @@ class EnsembleBackend:
         """
         limits = {"": self._ensemble.batch_limit()}
         for name in set().union(*self._named_by.values()) - limits.keys():
-            limits[name] = model_limit(self._ensemble.config_of(name))
-        return {name: max(1, *(limits[each] for each in by)) for name, by in self._named_by.items()}
+            with suppress(Unreachable, UnknownModel):  # one that was undeployed since
+                limits[name] = model_limit(self._ensemble.config_of(name))
+        return {name: max(1, *(limits.get(each, 0) for each in by)) for name, by in self._named_by.items()}
 
     def _open(
         self, name: str, version: str, grids: dict[str, tuple[float, ...]], least: int

@@ -14,7 +14,7 @@ from tuner.adapters.triton import ensemble
 from tuner.adapters.triton.configuration import MAX_BATCH_SIZE, model_limit
 from tuner.adapters.triton.ensemble import EnsembleBackend
 from tuner.adapters.triton.knobs import knob_space
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, Unreachable
 from tuner.knobs import MAX_SIZE, Grids
 
 Step = tuple[str, int]
@@ -41,6 +41,7 @@ class Server:
         self.compute: dict[str, float] = {}
         self.opened: dict[str, str] = {}
         self.closed: set[str] = set()
+        self.undeployed: set[str] = set()
 
     def open(self, target: str, grids: Grids) -> Any:
         """Open a model in place of the adapter."""
@@ -59,10 +60,16 @@ class Server:
             current=dict,
             batch_limit=lambda: max(1, model_limit(self.configs[name])),
             check=lambda _: None,
-            config_of=lambda model: self.configs.get(model, {}),
+            config_of=self.config_of,
             describe=self.describe,
             close=lambda: self.closed.add(name),
         )
+
+    def config_of(self, model: str) -> dict[str, Any]:
+        """Return the configuration of a model that is deployed."""
+        if model in self.undeployed:
+            raise Unreachable(f"h:8001 no longer serves '{model}'")
+        return self.configs.get(model, {})
 
     def describe(self) -> Description:
         """Say who this is, as the ensemble does."""
@@ -209,3 +216,5 @@ def test_a_model_of_an_ensemble_in_an_ensemble(monkeypatch: pytest.MonkeyPatch) 
     server.configs["inner"] = composed(("m", -1), limit=32)  # it is deployed anew
     with pytest.raises(InvalidInput, match="16 is below 32"):
         backend.check(sixteen)
+    server.undeployed = {"inner"}  # the outer one goes on without it
+    backend.check(sixteen)
