@@ -44,7 +44,8 @@ class Description:
     on_gpu: bool | None = None
     """Whether the model runs on GPUs; None if the server does not say."""
     notes: tuple[str, ...] = ()
-    """Sentences for the operator: what is limited, and which flag of the server would change that."""
+    """Sentences for the operator: what is limited, and which flag of the server would change that.
+    One that says why there is no knob has that word."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,10 +16,12 @@ def require_knobs(attachment: Attachment) -> None:
         InvalidInput: The server has no knob with more than one value.
     """
     if attachment.space.size < 2:
-        problem = f"{attachment.description.model} has no knob with more than one value"
-        raise InvalidInput(
-            "--knob", problem, "declare one, such as --knob parameters.threads=1,2; or use observe"
-        )
+        description = attachment.description
+        problem = f"{description.model} has no knob with more than one value"
+        # A parameter is no advice for a stateful model: the server would end the open sequences.
+        why = "; ".join(note for note in description.notes if "knob" in note)
+        advice = why or "declare one, such as --knob parameters.threads=1,2"
+        raise InvalidInput("--knob", problem, f"{advice}; or use observe")
 
 
 def check_target(attachment: Attachment, slo: Slo, goal: str, *, apply: bool, decide: bool = True) -> None:
