@@ -136,8 +136,8 @@ def kind_of(name: str, limit: int) -> KnobKind:
         return batch_kind(limit, "the model's own max_batch_size is the limit")
     if name == DELAY:
         return replace(delay_kind(MAX_BATCH_SIZE), step=MICROSECOND)
-    # Changing instances is a reload, too: configuration.py says why not in place. One group of several has no
-    # role, because it is not all of the server's parallelism.
+    # Changing instances is a reload, too, but for stateful models: configuration.py says why not in place.
+    # One group of several has no role, because it is not all of the server's parallelism.
     if name == INSTANCES:
         return KnobKind(least=1, most=MOST_INSTANCES, default=1.0, role=Role.PARALLELISM)
     if name.startswith(GROUP):
