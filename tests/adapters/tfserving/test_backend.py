@@ -103,9 +103,7 @@ def test_the_operators_versions_are_never_touched(
     foreign = embedded.base_path / str(number)
     (embedded.base_path / "1").rename(foreign)  # its files, under another number
     try:
-        deadline = time.monotonic() + 60
-        while backend.serving() != number and time.monotonic() < deadline:
-            time.sleep(0.05)
+        eventually(lambda: backend.serving() == number)
 
         assert backend.current()["max_batch_size"] == 1
         backend.apply(Configuration(max_batch_size=4, batch_timeout=0.0))
