@@ -44,8 +44,9 @@ class Description:
     on_gpu: bool | None = None
     """Whether the model runs on GPUs; None if the server does not say."""
     notes: tuple[str, ...] = ()
-    """Sentences for the operator: what is limited, and which flag of the server would change that.
-    One that says why there is no knob has that word."""
+    """Sentences for the operator: what is limited, and which flag of the server would change that."""
+    without_knobs: tuple[str, ...] = ()
+    """Sentences that say why the model has no knob unless the operator names one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -64,6 +64,8 @@ class Capabilities:
     """Why it takes no changes; empty if it does."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the operator."""
+    without_knobs: list[str] = field(default_factory=list)
+    """As of :class:`~tuner.adapters.backend.Description`; ``notes`` need not have them, too."""
 
 
 class LiveBackend(ABC, Generic[TargetT, ClientT]):
@@ -195,6 +197,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         """Return who this is and what it can do."""
         processes = self._processes()
         found = self._inspect(processes)
+        unseen = () if processes else (OUT_OF_SIGHT,)
         return Description(
             target=self._target.url,
             server=found.server,
@@ -206,7 +209,8 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
             processes=processes,
             counts_by_process=found.counts_by_process,
             on_gpu=found.on_gpu,
-            notes=(*found.read_only, *found.notes, *(() if processes else (OUT_OF_SIGHT,))),
+            notes=(*found.read_only, *found.without_knobs, *found.notes, *unseen),
+            without_knobs=tuple(found.without_knobs),
         )
 
     def check(self, configuration: Configuration) -> None:

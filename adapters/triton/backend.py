@@ -166,11 +166,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             quantile_memory=QUANTILE_MEMORY if quantiles else 0.0,
             read_only=[] if writable else [READ_ONLY],
             on_gpu=on_gpu(self.original),
-            notes=[
-                *left_alone(self.original, self._space.names),
-                *self._bounded(),
-                *([] if quantiles else [limited]),
-            ],
+            notes=[*self._bounded(), *([] if quantiles else [limited])],
+            without_knobs=left_alone(self.original, self._space.names),
         )
 
     def _bounded(self) -> list[str]:

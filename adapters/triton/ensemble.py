@@ -169,12 +169,13 @@ class EnsembleBackend:
         """Return who this is and what it can do."""
         described = self._ensemble.describe()
         made_of = f"an ensemble of {', '.join(self._members)}"
-        alone = [
+        alone = tuple(
             f"{name}: {note}"
             for name, member in self._members.items()
             for note in left_alone(member.original, member.space.names)
-        ]
-        return replace(described, notes=(*described.notes, made_of, *alone, *self._left_out))
+        )
+        notes = (*described.notes, made_of, *alone, *self._left_out)
+        return replace(described, notes=notes, without_knobs=alone)
 
     def current(self) -> Configuration:
         """Read from the server what its models run."""

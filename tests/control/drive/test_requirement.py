@@ -12,26 +12,25 @@ from tuner.control.drive.requirement import require_knobs
 from tuner.errors import InvalidInput
 
 
-def attached(*notes: str, size: int = 1) -> Any:
+def attached(*why: str, size: int = 1) -> Any:
     return SimpleNamespace(
-        space=SimpleNamespace(size=size), description=SimpleNamespace(model="mlp", notes=notes)
+        space=SimpleNamespace(size=size), description=SimpleNamespace(model="mlp", without_knobs=why)
     )
 
 
 @pytest.mark.parametrize(
-    ("notes", "advice"),
+    ("why", "advice"),
     [
         ((), r"--knob parameters\.threads=1,2"),
-        (("the latency is a mean",), r"declare one, such as --knob parameters\.threads=1,2"),
-        (("the latency is a mean", STATEFUL), r"value; the model has sequences .*\(instances=1,2\)"),
+        ((STATEFUL,), r"value; the model has sequences .*\(instances=1,2\)"),
         ((f"s: {STATEFUL}",), r"value; s: the model has sequences"),
     ],
 )
-def test_a_target_without_knobs(notes: tuple[str, ...], advice: str) -> None:
+def test_a_target_without_knobs(why: tuple[str, ...], advice: str) -> None:
     """The advice is the adapter's where it says why there are none, and nothing that does harm."""
     with pytest.raises(InvalidInput, match="mlp has no knob with more than one.*" + advice) as caught:
-        require_knobs(attached(*notes))
+        require_knobs(attached(*why))
 
     assert str(caught.value).endswith("; or use observe")
     assert ("parameters" in str(caught.value)) == (STATEFUL not in str(caught.value))
-    require_knobs(attached(*notes, size=2))
+    require_knobs(attached(*why, size=2))

@@ -19,8 +19,7 @@ def require_knobs(attachment: Attachment) -> None:
         description = attachment.description
         problem = f"{description.model} has no knob with more than one value"
         # A parameter is no advice for a stateful model: the server would end the open sequences.
-        why = "; ".join(note for note in description.notes if "knob" in note)
-        advice = why or "declare one, such as --knob parameters.threads=1,2"
+        advice = "; ".join(description.without_knobs) or "declare one, such as --knob parameters.threads=1,2"
         raise InvalidInput("--knob", problem, f"{advice}; or use observe")
 
 
