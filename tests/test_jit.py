@@ -44,6 +44,13 @@ def twice(value):
     return 2 * value
 """
 
+OLDER = """
+import numba.core.caching as caching
+public = vars(caching).pop("UserProvidedCacheLocator", None)
+import tuner._jit
+caching.UserProvidedCacheLocator = public
+"""
+
 
 def run(code: str, folder: Path, *, cache: str | None = None) -> str:
     """Run code with a cache of its own; return what it prints."""
@@ -78,6 +85,17 @@ def test_without_a_folder_to_write_in_nothing_is_stored(tmp_path: Path) -> None:
     assert run("from mine import twice\nprint(twice(3))", tmp_path, cache="/dev/null/x") == "6"
 
     assert [*tmp_path.rglob("*.nb[ci]")] == []
+
+
+@compiled
+def test_what_is_compiled_is_stored_in_our_folder_whatever_numba_calls_it(tmp_path: Path) -> None:
+    """The class was private in numba 0.61; in all releases it is the first that numba tries."""
+    (tmp_path / "mine.py").write_text(TWICE)
+
+    assert run(OLDER + "from mine import twice\nprint(twice(3))", tmp_path) == "6"
+
+    stored = [*tmp_path.rglob("*.nbi")]
+    assert stored == [*(tmp_path / "cache/servetune/numba").rglob("*.nbi")] != []
 
 
 def test_every_package_with_compiled_functions_has_tests() -> None:

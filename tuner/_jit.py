@@ -22,7 +22,7 @@ from threading import local
 from typing import Any, TypeVar
 
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from platformdirs import user_cache_path
 
 __all__ = ["kernel_digest", "njit", "njit_flat", "njit_inline"]
@@ -69,9 +69,13 @@ _UntypedPlace: Any = CompileResultCacheImpl
 
 
 class _Place(_UntypedPlace):  # type: ignore[misc]  # what has no types cannot be checked
-    """Our folder, and none of the others that numba tries after it: their names lack the hash."""
+    """Our folder, and none of the others that numba tries after it: their names lack the hash.
 
-    _locator_classes = (UserProvidedCacheLocator,)
+    Where the environment has ``NUMBA_CACHE_LOCATOR_CLASSES``, numba prefers those.
+    """
+
+    # The first is what takes the folder; its name is private in older releases.
+    _locator_classes = tuple(CompileResultCacheImpl._locator_classes[:1])
 
 
 class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be checked
