@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from tests.kernels import COMPILED, ROOT, folders_of_tests, packages
 from tuner import _jit
@@ -147,9 +147,8 @@ def test_a_damaged_index_on_a_full_disk_is_no_error(monkeypatch: pytest.MonkeyPa
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(FunctionCache, "load_overload", unreadable)
-    monkeypatch.setattr(FunctionCache, "flush", full)
-    monkeypatch.setattr(FunctionCache, "save_overload", full)
+    monkeypatch.setattr(IndexDataCacheFile, "_load_index", unreadable)
+    monkeypatch.setattr(IndexDataCacheFile, "_save_index", full)
 
     @_jit.njit
     def thrice(value: float) -> float:

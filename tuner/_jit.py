@@ -99,8 +99,9 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
         if _foreign(getattr(sig, "args", sig)):  # a signature, or the types alone
             return
         # While two processes compile the same functions, numba may lack the object code of what it has just
-        # compiled; and the disk may be full. The function works; the next process that compiles it stores it.
-        with suppress(RuntimeError, OSError):
+        # compiled; the disk may be full; and an index that could not be begun again is read here once more.
+        # The function works; the next process that compiles it stores it.
+        with suppress(Exception):
             super().save_overload(sig, data)
 
 
