@@ -11,7 +11,7 @@ from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
 from tuner.dispatch.grant import Ask
 from tuner.dispatch.metrics import Metrics
-from tuner.dispatch.request import Refused
+from tuner.dispatch.request import Refused, Status
 
 
 async def send(found: Bench, seconds: int) -> None:
@@ -117,6 +117,25 @@ def test_late_answers_are_bad() -> None:
                 metrics.ended("m", None, 0.06, late=number % 2 == 0)
                 await asyncio.sleep(1.0)
             assert metrics.scaling(found.dispatcher.pools)["m"].desired == 4
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("status", "desired"), [(Status.TOO_LARGE, 1), (Status.INVALID, 1), (Status.EXHAUSTED, 4)]
+)
+def test_what_no_server_can_mend_asks_for_none(status: Status, desired: int) -> None:
+    """It is counted all the same."""
+
+    async def main() -> None:
+        found = bench(servers=2)
+        metrics = Metrics(asyncio.get_running_loop().time)
+        async with found:
+            for number in range(40):
+                metrics.ended("m", status if number % 2 == 0 else None, 0.01, late=False)
+                await asyncio.sleep(1.0)
+            assert metrics.scaling(found.dispatcher.pools)["m"].desired == desired
+        assert (metrics.totals.failures, metrics.totals.requests) == (20, 20)
 
     run(main())
 

@@ -117,7 +117,7 @@ MEANINGS = {
     403: (Doubtful, Status.UNAVAILABLE),
     404: (Doubtful, Status.NOT_FOUND),
     409: (Refused, Status.INTERNAL),
-    413: (Refused, Status.EXHAUSTED),
+    413: (Refused, Status.TOO_LARGE),
     418: (Refused, Status.INVALID),
     429: (Refused, Status.EXHAUSTED),
     499: (Doubtful, Status.UNAVAILABLE),

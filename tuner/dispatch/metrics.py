@@ -19,6 +19,8 @@ __all__ = ["Metrics"]
 LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0)
 """Bounds of the histograms of durations, s."""
 CLIENTS = (Status.INVALID, Status.NOT_FOUND, Status.UNSUPPORTED)
+"""What a request ends with by its client's mistake."""
+BEYOND_SERVERS = (*CLIENTS, Status.TOO_LARGE)
 """What a request ends with for which more accelerators would not help."""
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Bounds of the histogram of batch sizes."""
@@ -102,7 +104,7 @@ class Metrics:
     def ended(self, session: str, status: Status | None, seconds: float, late: bool) -> None:
         """A request was answered, or refused."""
         self.totals.ended(session, status, seconds, late)
-        if status not in CLIENTS:
+        if status not in BEYOND_SERVERS:
             self._scaling.answered(session, self._clock(), bad=late or status is not None)
         self._of(self._answers, session, "ok" if status is None else status.value).inc()
         if status is None:

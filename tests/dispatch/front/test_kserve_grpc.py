@@ -249,7 +249,7 @@ def test_many_values_belong_into_raw_contents() -> None:
         read_request(many_values(2, MOST_VALUES // 2 + 1), None)
 
     assert image.inputs[0].content == b"\1" * (224 * 224 * 3)
-    assert refused.value.status is Status.EXHAUSTED
+    assert refused.value.status is Status.TOO_LARGE
 
 
 def test_texts_of_all_inputs_are_counted_together() -> None:
@@ -265,7 +265,8 @@ def test_texts_of_all_inputs_are_counted_together() -> None:
 def test_a_refusal_has_its_code(client: Any, status: Status) -> None:
     """And the dispatcher's sentence."""
     codes = {Status.INVALID: "INVALID_ARGUMENT", Status.UNSUPPORTED: "UNIMPLEMENTED"}
-    codes |= {Status.EXHAUSTED: "RESOURCE_EXHAUSTED", Status.DEADLINE: "DEADLINE_EXCEEDED"}
+    codes |= {Status.EXHAUSTED: "RESOURCE_EXHAUSTED", Status.TOO_LARGE: "RESOURCE_EXHAUSTED"}
+    codes |= {Status.DEADLINE: "DEADLINE_EXCEEDED"}
 
     with pytest.raises(InferenceServerException) as failure:
         client.infer(status.name, [X])

@@ -75,7 +75,7 @@ def test_what_takes_long_is_refused_before_it_is_read(data: bytes) -> None:
     with pytest.raises(Refused, match="send the values in raw_input_contents") as refused:
         kserve.parse(service_pb2.ModelInferRequest, data, kserve.PARTS)
 
-    assert refused.value.status is Status.EXHAUSTED
+    assert refused.value.status is Status.TOO_LARGE
 
 
 def test_predict_has_its_own_fields() -> None:

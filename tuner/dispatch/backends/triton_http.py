@@ -24,7 +24,7 @@ JSON_LENGTH = "Inference-Header-Content-Length"
 """The header with the bytes of the JSON before binary data."""
 REFUSED = {
     409: Status.INTERNAL,
-    413: Status.EXHAUSTED,
+    413: Status.TOO_LARGE,
     429: Status.EXHAUSTED,
 }
 """Statuses that are about the batch: another server would answer it alike. Others are the client's fault

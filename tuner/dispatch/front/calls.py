@@ -20,6 +20,7 @@ CODES = {
     Status.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Status.UNSUPPORTED: grpc.StatusCode.UNIMPLEMENTED,
     Status.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Status.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Status.DEADLINE: grpc.StatusCode.DEADLINE_EXCEEDED,
     Status.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Status.INTERNAL: grpc.StatusCode.INTERNAL,

@@ -28,6 +28,7 @@ CODES = {
     Status.NOT_FOUND: 404,
     Status.UNSUPPORTED: 501,
     Status.EXHAUSTED: 429,
+    Status.TOO_LARGE: 413,
     Status.DEADLINE: 504,
     Status.UNAVAILABLE: 503,
     Status.INTERNAL: 500,
@@ -97,7 +98,7 @@ class Application:
         try:
             answer = await self._answer(scope, headers, receive)
         except Refused as refused:
-            answer = _refusal(413 if isinstance(refused, Oversize) else CODES[refused.status], refused.reason)
+            answer = _refusal(CODES[refused.status], refused.reason)
         except asyncio.CancelledError:
             return  # the connection is lost; uvicorn would log a traceback
         except Exception:

@@ -38,7 +38,7 @@ class Oversize(Refused):
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(Status.EXHAUSTED, reason)
+        super().__init__(Status.TOO_LARGE, reason)
 
 
 class Room:
@@ -254,8 +254,6 @@ async def _guarded(answer: Awaitable[Answer]) -> Answer:
     """Wait for the dispatcher; what it did not expect is a refusal, too, and is logged."""
     try:
         return await answer
-    except Oversize:
-        raise
     except Refused as refused:
         raise Refused(refused.status, one_line(refused.reason, LONGEST_REASON)) from None
     except Exception:
