@@ -157,7 +157,8 @@ def write_pages(
 ) -> None:
     """Write the documentation's pages of measurements from the stored results.
 
-    A page of which the folder has no result stays as it is.
+    A page of which the folder has no result stays as it is; pages of several experiments show only those in
+    the folder.
     """
     from tuner.experiments.frame.about import LIVE
     from tuner.experiments.frame.discovery import declared

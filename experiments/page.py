@@ -74,7 +74,7 @@ def written_pages(results: Path, docs: Path) -> dict[Path, str]:
         pages[docs / "benchmarks.md"] = benchmarks_page(results, notes)
     stored = _stored(results, _with_pages())
     if stored:
-        pages[folder / "README.md"] = index_page(results)
+        pages[folder / "README.md"] = index_page(results, folder)
     for experiment in stored:
         note, result = _note(notes, experiment.name), Result.load(results / f"{experiment.name}.json")
         page = _experiment_page(experiment, result, note, folder / "images")
@@ -82,16 +82,22 @@ def written_pages(results: Path, docs: Path) -> dict[Path, str]:
     return pages
 
 
-def index_page(results: Path) -> str:
-    """Return the list of the papers' experiments as Markdown."""
+def index_page(results: Path, pages: Path) -> str:
+    """Return the list of the papers' experiments as Markdown.
+
+    Args:
+        results: Where the results are stored.
+        pages: The folder of the list and of the experiments' pages. One that is there is linked, too.
+    """
     parts = [INDEX]
     for paper, experiments in papers().items():
         if paper == LIVE:
             continue
         parts += [f"## {paper}\n", "| experiment | what it shows | minutes |", "|---|---|---:|"]
         for experiment in (one.about for one in experiments):
-            stored = has_result(results, experiment.name)
-            name = f"[{experiment.name}]({experiment.name}.md)" if stored else experiment.name
+            page = f"{experiment.name}.md"
+            linked = has_result(results, experiment.name) or (pages / page).exists()
+            name = f"[{experiment.name}]({page})" if linked else experiment.name
             parts.append(f"| {name} | {experiment.title} | {experiment.minutes:g} |")
         parts.append("")
     return "\n".join(parts)

@@ -107,10 +107,11 @@ def test_results_elsewhere_have_the_words_of_the_repository(
     assert ["Some words." in page[tmp_path / "results.md"] for page in pages] == [True, False]
 
 
-def test_the_index_links_what_is_stored(tmp_path: Path) -> None:
-    """An experiment without a stored result is listed without a link."""
-    assert "| symphony-table2 |" in index_page(tmp_path)
-    assert "[symphony-table2](symphony-table2.md)" in index_page(RESULTS)
+def test_the_index_links_what_has_a_page(tmp_path: Path) -> None:
+    """Also one of before, whose result is elsewhere. An experiment without one is listed without a link."""
+    assert "| symphony-table2 |" in index_page(tmp_path, tmp_path)
+    assert "[symphony-table2](symphony-table2.md)" in index_page(RESULTS, tmp_path)
+    assert "[symphony-table2](symphony-table2.md)" in index_page(tmp_path, DOCS / "experiments")
 
 
 def test_experiments_are_grouped_by_paper() -> None:
