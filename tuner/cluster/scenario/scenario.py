@@ -245,8 +245,8 @@ class Scenario(Form):
         """
         last = self._make_stream().last_arrival()
         if last <= 0:
-            problem = f"must be more than {self.requests:,}: the first {self.requests:,} all come at 0 s"
-            raise InvalidInput("requests", problem)
+            problem = "the requests all come at 0 s, so that they have no rate"
+            raise InvalidInput("requests", problem, "more are needed, at other times")
         return float(np.nextafter(last, np.inf))
 
     @property
