@@ -215,7 +215,7 @@ def _shares(requests: int, *counts: int, digits: int = 2) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    """Return a share in percent without an exponent, which `g` writes for 100 of two digits."""
+    """Return a share in percent without an exponent: `.2g` writes 100 as 1e+02."""
     return f"{Decimal(f'{100 * share:.{2 if share < 0.1 else 4}g}'):f}"
 
 

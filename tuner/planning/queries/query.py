@@ -118,7 +118,8 @@ class Query(StrictPart):
     """Whether a request's time includes what it waits at worst: while its batch gathers, or for the batch
     before (Nexus, sections 4.1 and 6.1). Otherwise it is the execution alone (section 6.2)."""
     resolution_ms: Positive | None = None
-    """Step of the time budgets; by default 1 ms, or a whole part of it where the SLO is below 1000 ms."""
+    """Step of the time budgets; by default 1 ms, a whole part of it where the SLO is below 1000 ms, and
+    several whole ms where it is above 20,000 ms."""
     stages: Annotated[tuple[QueryStage, ...], Some, NamedOnce, Field(max_length=1000)]
 
     @check_field("stages")
