@@ -190,6 +190,43 @@ def test_no_overdue_window_brings_back_what_was_tried(known: Night) -> None:
     assert known.bed.running() == BEST
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_an_end_whose_change_takes_longer(known: Night, comes: bool) -> None:
+    """It is not asked for again while it may still come about, and needs no probation then."""
+    asked = list[float]()
+
+    def slow() -> None:
+        asked.append(known.server.now())
+        if len(asked) == 1:
+            raise TimedOut("the model is still loading")
+
+    def silent() -> NoReturn:
+        raise TimedOut("metrics port: no answer")
+
+    def come() -> None:
+        if comes:
+            known.server.set(BEST)
+            known.server.counters = silent  # type: ignore[method-assign]
+
+    known.then |= {"02:59:55": lambda: setattr(known.server, "before_change", slow), "03:00:20": come}
+    known.live(*TRIED, "02:59:55", *["03:00:10"] * 5, *["03:00:20"] * (9 if comes else 300), more=0)
+
+    assert known.bed.running() == BEST
+    assert len(asked) == (1 if comes else 2)
+    assert comes or asked[1] - asked[0] > 600
+    assert "window is overdue" not in str([report.record.decision for report in known.reports])
+
+
+def test_what_somebody_sets_just_before_the_end_is_told_once(known: Night) -> None:
+    """It stays, and is not what the end leads to."""
+    known.then["02:59:55"] = lambda: known.server.set(configuration(16))
+    known.live(*TRIED, "02:59:55", "03:00:10")
+
+    assert known.bed.running() == configuration(16)
+    assert sum("somebody else set" in words for words in known.bed.said) == 1
+    assert known.ends == []
+
+
 def test_nothing_is_tried_that_no_window_inside_would_judge(night: Night) -> None:
     """Outside it is postponed as ever."""
     night.live("02:59:50", "02:59:53", "02:59:56", "03:00:02", "03:00:05")

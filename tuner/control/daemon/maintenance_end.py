@@ -75,6 +75,9 @@ class MaintenanceEnd:
     def _leave_best(self, driver: Driver) -> None:
         """Give the target the best configuration, or note that it has yet to get it."""
         same, tried, memory = driver.loop.space.same, driver.running, driver.loop.memory
+        awaited = driver.reconciler.unconfirmed
+        if awaited is not None and awaited.record is not None:  # it may still run what this life asked for
+            return
         if self._stuck is not None:
             if not same(tried, self._stuck):  # by an order or by somebody else, and it stays; or rolled back
                 self._note(tries=False)
@@ -86,10 +89,8 @@ class MaintenanceEnd:
         if best is not None and same(tried, left) and not same(left, best):
             return
         self._note(tries=False)
-        if not same(tried, left):
+        if best is not None and same(left, best) and not same(tried, left):
             self._say(f"the maintenance window ends; leaving it with {driver.loop.space.format(left)}")
-            # It is the best by evidence: no single window brings back what was only tried.
-            memory.probation = None
 
     def _note(self, *, tries: bool) -> None:
         """Note whether a maintenance window has yet to end with the best configuration."""

@@ -31,6 +31,8 @@ class Apply:
     """Its learned cost; NaN if nothing is known of it."""
     restores: bool = False
     """Whether it puts back what the server lost by itself, such as over a restart."""
+    judged: bool = False
+    """Whether earlier windows have judged it: then it is not on probation."""
     rule: str = field(default="", compare=False)
 
 

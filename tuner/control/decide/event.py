@@ -53,6 +53,8 @@ class InForce(NamedTuple):
     """When the server was changed, s."""
     cost: ApplyCost | None = None
     """What kind of change it was; None if it is counted already."""
+    judged: bool = False
+    """Whether earlier windows have judged what runs now: then it needs no probation."""
 
 
 class Undone(NamedTuple):

@@ -194,13 +194,14 @@ class ControlLoop:
             self.agent.update(state, index, window.cost, state)
 
     def _in_force(self, change: on.InForce) -> None:
-        """A change is in force; it is on probation unless it only restored what ran before."""
+        """A change is in force; it is on probation unless it is a rollback, or windows have judged it."""
         memory = self.memory
         if change.cost is not None:
             memory.changed(change.now, change.cost)
         if change.previous is None:
             return
-        memory.probation = Probation(change.previous, memory.failed_requests)
+        probation = Probation(change.previous, memory.failed_requests)
+        memory.probation = None if change.judged else probation
         if change.back:
             memory.ban(self.level, self._index(change.previous))
             if self.last_good is not None and self.space.same(self.last_good, change.previous):

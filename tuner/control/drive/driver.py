@@ -228,7 +228,7 @@ class Driver:
         self.running = running
         if best is not None and not same(self.running, best):
             reason = "nothing more is tried; it is left with its best configuration"
-            last = Apply(configuration=best, reason=reason, restores=True)
+            last = Apply(configuration=best, reason=reason, restores=True, judged=True)
             self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
         self.note_state()
         return self.running
@@ -457,7 +457,8 @@ class Driver:
         self._change_before = report
         self._applied += report.changed
         cost = report.cost if report.changed else ApplyCost.FREE
-        self.loop.observe(on.InForce(previous, back, self._clock.now(), cost))
+        judged = isinstance(decision, Apply) and decision.judged
+        self.loop.observe(on.InForce(previous, back, self._clock.now(), cost, judged))
         return Outcome("applied", report=report)
 
     def _set(self, decision: Apply | Rollback) -> ApplyReport:

@@ -195,7 +195,9 @@ class Reconciler:
             if change.record is not None or change.came is not None:
                 cost = self._loop.space.apply_cost(change.previous, running)
             self.confirmed += cost is not None
-            self._loop.observe(on.InForce(previous, change.back, self._now(), cost))
+            decision = change.record.decision if change.record is not None else None
+            judged = isinstance(decision, Apply) and decision.judged
+            self._loop.observe(on.InForce(previous, change.back, self._now(), cost, judged))
         return came
 
     def _respect(self, found: Configuration) -> None:
