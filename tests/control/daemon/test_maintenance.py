@@ -139,7 +139,7 @@ def test_an_end_that_fell_into_a_pause(known: Night) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_an_end_at_which_the_server_refuses(known: Night, again: bool) -> None:
-    """It is asked again, also by a later life, as often as the circuit breaker allows."""
+    """It is asked again, until the circuit breaker opens: that would hold rollbacks, too."""
     refused = list[float]()
 
     def refuse() -> None:
@@ -153,10 +153,12 @@ def test_an_end_at_which_the_server_refuses(known: Night, again: bool) -> None:
     known.then["02:59:55"] = begin
     known.live(*TRIED, "02:59:55", *["03:00:10"] * 20)
 
-    assert len(refused) == (5 if again else 1)
+    assert len(refused) == (3 if again else 1)
     assert (known.bed.running() == BEST) != again
+    assert sum("failed too often" in words for words in known.bed.said) == again
+    assert known.reports[-1].record.decision.rule != "circuit breaker"
     known.live("03:05:00")
-    assert known.bed.running() == BEST
+    assert (known.bed.running() == BEST) != again
 
 
 def test_what_somebody_sets_after_an_end_that_failed_stays(known: Night) -> None:

@@ -22,8 +22,8 @@ class MaintenanceEnd:
     """Leaves a target with the best configuration when its maintenance window ends.
 
     If that fails (the server refuses or is away, an operator has paused it), it is tried again in the next
-    turns, as often as the circuit breaker allows, also by a later life: until the server runs it, or
-    something else than what was tried.
+    turns, also by a later life: until the server runs it, or something else than what was tried. It is given
+    up when the circuit breaker opens.
 
     Args:
         config: The target.
@@ -84,13 +84,17 @@ class MaintenanceEnd:
                 return
             if memory.pause:
                 return
+        failed, text = memory.failed_changes, driver.loop.space.format
         left, best = driver.finish(), driver.loop.incumbent()
         self._stuck = tried
         if best is not None and same(tried, left) and not same(left, best):
+            if memory.pause and memory.failed_changes > failed:  # else the breaker would hold rollbacks, too
+                self._note(tries=False)
+                self._say(f"the maintenance window ends with {text(left)}: {text(best)} failed too often")
             return
         self._note(tries=False)
         if best is not None and same(left, best) and not same(tried, left):
-            self._say(f"the maintenance window ends; leaving it with {driver.loop.space.format(left)}")
+            self._say(f"the maintenance window ends; leaving it with {text(left)}")
 
     def _note(self, *, tries: bool) -> None:
         """Note whether a maintenance window has yet to end with the best configuration."""
