@@ -123,6 +123,20 @@ def test_a_life_that_begins_after_the_end(known: Night) -> None:
     assert len(known.ends) == 1
 
 
+@pytest.mark.parametrize("mode", ["observe", "recommend"])
+def test_a_life_that_changes_nothing_leaves_no_end_to_a_later_one(known: Night, mode: str) -> None:
+    """What somebody sets meanwhile stays."""
+    known.live(*TRIED, more=0)
+    text = known.bed.path.read_text()
+    known.bed.path.write_text(text.replace("mode: apply", f"mode: {mode}"))
+    known.server.set(configuration(16))
+    known.live("03:05:00")
+    known.bed.path.write_text(text)
+    known.live("12:00:00", "12:00:03")
+
+    assert known.bed.running() == configuration(16)
+
+
 def test_an_end_that_fell_into_a_pause(known: Night) -> None:
     """The target gets its best configuration when it is resumed, and keeps it."""
     known.then["02:59:55"] = known.order(lambda store: pause(store, "a", "a test"))

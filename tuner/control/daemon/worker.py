@@ -355,9 +355,10 @@ class Worker:
             self._end(driver, target)
 
     def _turn(self, driver: Driver, maintenance: MaintenanceEnd) -> WindowRecord:
+        ends = maintenance.near(driver)  # also where it only observes: then no window has yet to end
         if self.config.mode == "observe":
             return driver.observe()
-        return driver.step(last=maintenance.near(driver) or self.turns + 1 == self._windows)
+        return driver.step(last=ends or self.turns + 1 == self._windows)
 
     def _observe_traffic(self, attachment: Attachment) -> None:
         """Read what a dispatcher did with the requests of each session, and advise on its pool."""
