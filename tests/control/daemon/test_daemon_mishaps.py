@@ -20,7 +20,7 @@ from tuner.control.daemon import worker as worker_module
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import Worker
 from tuner.control.store.store import Store
-from tuner.errors import InvalidInput, Refused, Unreachable
+from tuner.errors import InvalidInput, Refused, TimedOut, Unreachable
 from tuner.knobs import Configuration
 
 
@@ -149,8 +149,8 @@ def test_a_new_name_waits_for_the_one_that_hangs_on_its_server(
     try:
         with Running(bed) as keeper:
             eventually(lambda: "m" in bed.servers)
-            bed.servers["m"].before_change = lambda: hanging.set() or over.wait(30)  # type: ignore[func-returns-value]
-            assert hanging.wait(20)
+            bed.servers["m"].before_change = lambda: hanging.set() or over.wait(LONGEST)  # type: ignore[func-returns-value]
+            assert hanging.wait(LONGEST)
             bed.path.write_text(text.format("new"))
             keeper.reload()
             said = "new: 'old', which has its server, still hangs; it is started when that has ended"
@@ -180,6 +180,74 @@ def test_a_change_is_undone_if_there_is_time(bed: Bed, within: float) -> None:
     assert ("leaving it with" in said) == (within == 60.0)
     assert ("there is no time to undo the last change" in said) == (within == 0.1)
     assert ("was judged; it is on probation again" in said) == (within == 0.1)
+
+
+def test_how_long_a_change_takes_is_known_to_a_later_life(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no window has judged it yet."""
+    bed.write(("a", "apply", ""))
+    config = bed.daemon().config.targets[0]
+    with closing(Store(bed.folder / "s.db")) as store:
+        for _ in range(2):
+            worker = Worker(config, store, fast=True, say=bed.say, watch=lambda *_: unjudged())
+
+            def unjudged(worker: Worker = worker) -> None:
+                monkeypatch.setattr(FileServer, "quiet", False)
+                worker.stop(0.1)
+
+            worker.run()
+
+    assert sum("there is no time to undo the last change" in words for words in bed.said) == 2
+
+
+def test_a_change_that_came_about_late_takes_as_long(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was waited for: to undo it may take that long, too."""
+    bed.write(("a", "apply", ""))
+    config = bed.daemon().config.targets[0]
+    with closing(Store(bed.folder / "s.db")) as store:
+        worker = Worker(config, store, fast=True, say=bed.say, watch=lambda *_: watch())
+
+        def watch() -> None:
+            if worker.turns == 1:
+                bed.servers["a"].after_change = slow
+            elif "came about after all" in bed.said[-1]:
+                worker.stop(60.0)
+
+        def slow() -> NoReturn:
+            monkeypatch.setattr(FileServer, "quiet", False)
+            bed.servers["a"].time += 90.0
+            raise TimedOut("no answer")
+
+        worker.run()
+
+    assert "there is no time to undo the last change" in bed.said[-1]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_only_a_daemon_that_ends_is_short_of_time(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """It waits no longer for a target that has gone from the file, but that one still undoes its change."""
+    monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
+    bed.pace = 0.01
+    bed.write(("a", "apply", ""), ("b", "observe", ""))
+    changed = threading.Event()
+    with Running(bed) as keeper:
+        eventually(lambda: "a" in bed.servers)
+
+        def change() -> None:
+            bed.servers["a"].quiet = False
+            changed.set()
+
+        bed.servers["a"].after_change = change
+        eventually(changed.is_set)
+        if not ends:
+            bed.write(("b", "observe", ""))
+            keeper.reload()
+            eventually(lambda: list(keeper.workers) == ["b"])
+
+    words = ["a: leaving it with", "a: there is no time to undo the last change"]
+    eventually(lambda: words[ends] in " ".join(bed.said))
+    assert words[not ends] not in " ".join(bed.said)
 
 
 def test_disturbed_windows_in_a_row_are_logged_once(bed: Bed) -> None:

@@ -23,6 +23,7 @@ another daemon runs      does not start: each would undo what the other does
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -53,7 +54,7 @@ STAGGER = 0.01
 CHECK_EVERY = 2.0
 """Time between two checks of the store's file, and of files that are renewed, s."""
 PATIENCE = 120.0
-"""How long a target may take to finish a change when the daemon stops, s."""
+"""How long the daemon waits for a target to finish a change, s."""
 
 
 class Frontend(AbstractContextManager["Frontend"], Protocol):
@@ -157,7 +158,7 @@ class Daemon:
                     self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
                 return self._wait(store, state)
             finally:
-                self._end(list(self._workers))
+                self._end(list(self._workers), PATIENCE)
 
     def _wait(self, store: Store, state: DaemonStore) -> str:
         """Look after signals, store and frontend; return "" when the daemon ends, or the store's damage."""
@@ -232,10 +233,15 @@ class Daemon:
             del self._workers[target.name]
             self._say(target.name, f"cannot be started: {error}; it is started when the file is read again")
 
-    def _end(self, names: list[str]) -> None:
-        """Stop targets and wait for them together; one that hangs stays among the workers."""
+    def _end(self, names: list[str], within: float = math.inf) -> None:
+        """Stop targets and wait for them together; one that hangs stays among the workers.
+
+        Args:
+            names: The targets.
+            within: How long they have, s: the process ends then.
+        """
         for name in names:
-            self._workers[name][0].stop(PATIENCE)
+            self._workers[name][0].stop(within)
         deadline = time.monotonic() + PATIENCE
         for name in names:
             worker, thread = self._workers[name]

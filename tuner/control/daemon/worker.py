@@ -40,6 +40,7 @@ from tuner.control.sentence import log_sentence
 from tuner.control.store.journal import (
     StoreJournal,
     last_change,
+    last_seconds,
     recount,
     replay,
     resolve_unfinished,
@@ -308,6 +309,7 @@ class Worker:
     def _resume(self, driver: Driver, target: int, learned: int) -> None:
         """Resume from what an earlier process left in the store."""
         seen = replay(self._store, target, driver.loop, learned=learned)
+        self._change_seconds = last_seconds(self._store, target)
         if sentence := resolve_unfinished(self._store, target, driver):
             self._say(sentence, note=False)
         space = driver.loop.space
@@ -344,6 +346,7 @@ class Worker:
                     continue
                 self.record = record
                 self.turns += 1
+                self._time_change(record, begun, attachment.clock.now())
                 self._log_turn(record, driver)
                 self._report_turn(record, driver)
                 self._observe_traffic(attachment)
@@ -359,6 +362,14 @@ class Worker:
         if self.config.mode == "observe":
             return driver.observe()
         return driver.step(last=ends or self.turns + 1 == self._windows)
+
+    def _time_change(self, record: WindowRecord, begun: float, ended: float) -> None:
+        """Note how long the last change took, or was waited for, in a turn between two times, s."""
+        m = record.measurement
+        if record.report is not None:
+            self._change_seconds = record.report.seconds
+        elif record.outcome in {"failed", "interrupted"}:  # what came about before may have yet to be undone
+            self._change_seconds = max(self._change_seconds, ended - (begun if m is None else m.end))
 
     def _observe_traffic(self, attachment: Attachment) -> None:
         """Read what a dispatcher did with the requests of each session, and advise on its pool."""
@@ -437,7 +448,6 @@ class Worker:
         if record.outcome == "applied":
             # What runs after a rollback is no news, and its cost is not to be compared with the expected one.
             self._unshown = record.wanted if isinstance(record.decision, Apply) else None
-            self._change_seconds = record.report.seconds if record.report is not None else 0.0
         elif usable:  # this window showed it, or somebody else has changed the server
             self._unshown = None
         if self._watch is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tuner.control.drive.driver import Driver
     from tuner.control.drive.journal import WindowRecord
 
-__all__ = ["StoreJournal", "last_change", "recount", "replay", "resolve_unfinished"]
+__all__ = ["StoreJournal", "last_change", "last_seconds", "recount", "replay", "resolve_unfinished"]
 
 REMEMBERED = 2000
 """How many windows of earlier lives the loop learns from."""
@@ -259,6 +259,16 @@ def recount(store: Store, target: int, loop: ControlLoop, now: float, today: flo
         was, wanted = store.configuration(row["previous"]), store.configuration(row["configuration"])
         cost = loop.space.apply_cost(was, wanted)
         loop.memory.count_change(now - (today - row["time"]), cost)
+
+
+def last_seconds(store: Store, target: int) -> float:
+    """Return how long the last change took that came about, or was waited for, s; 0 if there was none."""
+    row = store.row(
+        "SELECT coalesce(seconds, ended - time) AS seconds FROM decision WHERE target = ? "
+        "AND outcome = 'applied' ORDER BY id DESC",
+        target,
+    )
+    return (row["seconds"] or 0.0) if row is not None else 0.0
 
 
 def last_change(store: Store, target: int, today: float) -> float:
