@@ -92,6 +92,17 @@ def test_healthy_and_ready(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (hanging.status, hanging.json["problems"]) == (503, ["the daemon has been silent for 500 s"])
 
 
+def test_not_ready_while_a_target_waits_for_one_that_has_gone(site: Site) -> None:
+    """It has its server, and has yet to end."""
+    site.daemon._workers["old"] = site.daemon._workers.pop("a")
+    try:
+        answer = site.ask("/readyz")
+    finally:
+        site.daemon._workers["a"] = site.daemon._workers.pop("old")
+
+    assert (answer.status, answer.json["problems"]) == (503, ["a is being started"])
+
+
 def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

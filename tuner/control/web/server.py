@@ -151,8 +151,9 @@ class WebServer:
         """Report whether the daemon has tried to attach to every target."""
         workers = self._daemon.workers
         problems = [f"{name} is starting" for name, worker in workers.items() if worker.phase == "starting"]
-        if len(workers) < len(self._daemon.config.targets):
-            problems.append("targets are being started")
+        problems += [
+            f"{t.name} is being started" for t in self._daemon.config.targets if t.name not in workers
+        ]
         response.status_code = 503 if problems else 200
         return Health(ok=not problems, problems=problems)
 
