@@ -325,6 +325,15 @@ class KnobSpace:
         """Return the configuration on the grid that is closest to any values, such as a running server's."""
         return Configuration({k.name: k.nearest(configuration.get(k.name, k.default)) for k in self.knobs})
 
+    def completed(self, some: Mapping[str, float], running: Mapping[str, float]) -> Configuration:
+        """Return a configuration that lacks knobs with the values closest to what runs of those.
+
+        Args:
+            some: Values of some of the knobs, or of knobs that are none of these.
+            running: What a server runs; it may be on no grid.
+        """
+        return Configuration({**self.nearest(running), **some})
+
     def same(self, one: Mapping[str, float], other: Mapping[str, float]) -> bool:
         """Whether two configurations are nearest to the same one of these."""
         return self.nearest(one) == self.nearest(other)

@@ -42,18 +42,24 @@ def trying(store: Store, target: FakeServer) -> Driver:
     return driver
 
 
-def add(target: FakeServer) -> None:
+@pytest.fixture(params=[GOOD["instances"], 1.25], ids=["on_the_grid", "off_the_grid"])
+def instances(request: pytest.FixtureRequest) -> float:
+    """What the owner has set of the last knob."""
+    return float(request.param)
+
+
+def add(target: FakeServer, instances: float) -> None:
     """From now on the file names the last knob, too."""
     target.space = SPACE
-    target.running = GOOD.replace(**target.running)
+    target.running = Configuration(instances=instances, **target.running)
 
 
-def test_bans_stay(store: Store) -> None:
+def test_bans_stay(store: Store, instances: float) -> None:
     """What was rolled back is not tried again at once."""
     target = before()
     first = trying(store, target)
     assert isinstance([first.step().decision for _ in range(2)][1], Rollback)
-    add(target)
+    add(target, instances)
 
     second, _ = life(store, target)
 
@@ -61,14 +67,14 @@ def test_bans_stay(store: Store) -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_a_change_is_judged_that_nobody_had_judged(store: Store, answered: bool) -> None:
+def test_a_change_is_judged_that_nobody_had_judged(store: Store, answered: bool, instances: float) -> None:
     """Whether its end was seen or not: if it is in force, it is on probation. It is judged once."""
     target = before()
     first = trying(store, target)
     if not answered:
         silent(target, done=True)
     first.step()
-    add(target)
+    add(target, instances)
 
     second, sentence = life(store, target)
     decision = second.step().decision
@@ -76,11 +82,13 @@ def test_a_change_is_judged_that_nobody_had_judged(store: Store, answered: bool)
     assert sentence is not None
     assert "on probation" in sentence
     assert isinstance(decision, Rollback)
-    assert (decision.configuration, target.running) == (GOOD, GOOD)
+    assert decision.configuration == target.running == GOOD.replace(instances=instances)
     assert store.rows("SELECT observed FROM decision ORDER BY id")[1]["observed"] is not None
 
 
-def test_a_change_is_ours_in_the_middle_of_which_the_daemon_was_killed(store: Store) -> None:
+def test_a_change_is_ours_in_the_middle_of_which_the_daemon_was_killed(
+    store: Store, instances: float
+) -> None:
     """Not something that somebody else has set."""
     target = before()
     first = trying(store, target)
@@ -93,7 +101,7 @@ def test_a_change_is_ours_in_the_middle_of_which_the_daemon_was_killed(store: St
     with pytest.raises(KeyboardInterrupt):
         first.step()
     del target.apply
-    add(target)
+    add(target, instances)
 
     second, sentence = life(store, target)
 
@@ -101,4 +109,4 @@ def test_a_change_is_ours_in_the_middle_of_which_the_daemon_was_killed(store: St
     assert "which came about" in sentence
     assert outcomes(store)[1] == "applied"
     assert isinstance(second.step().decision, Rollback)
-    assert target.running == GOOD
+    assert target.running == GOOD.replace(instances=instances)

@@ -125,7 +125,7 @@ class Driver:
             notify=notify,
         )
         if resume is not None:
-            self._resume(resume.completed(self.running))
+            self._resume(resume.completed(loop.space, self.running))
         self.note_state()
 
     def _resume(self, state: RunState) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tuner.control.decide.event import Banned
 from tuner.files.stored import Part, Stored
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, KnobSpace
 
 __all__ = ["RunState", "StoredBan"]
 
@@ -26,9 +26,9 @@ class StoredBan(Part):
         level, one, windows, times = ban
         return cls(level=level, configuration=dict(one), windows=windows, times=times)
 
-    def completed(self, running: Mapping[str, float]) -> StoredBan:
-        """Return the ban with a value for each knob; see :meth:`RunState.completed`."""
-        return self.model_copy(update={"configuration": {**running, **self.configuration}})
+    def completed(self, space: KnobSpace, running: Mapping[str, float]) -> StoredBan:
+        """Return the ban with a value on the grid for each knob; see :meth:`RunState.completed`."""
+        return self.model_copy(update={"configuration": dict(space.completed(self.configuration, running))})
 
     def event(self) -> Banned:
         """Return what a loop of a later life observes."""
@@ -49,12 +49,13 @@ class RunState(Stored):
     window: int = 0
     bans: tuple[StoredBan, ...] = ()
 
-    def completed(self, running: Mapping[str, float]) -> RunState:
+    def completed(self, space: KnobSpace, running: Mapping[str, float]) -> RunState:
         """Return the state with a value for each knob, also for those that were added since.
 
         Nobody but their owner has turned those yet: they have run since the beginning as they run now.
 
         Args:
+            space: The knobs.
             running: What the target runs now.
         """
         good = self.last_good
@@ -62,6 +63,6 @@ class RunState(Stored):
             "original": {**running, **self.original},
             "current": {name: self.current.get(name, value) for name, value in running.items()},
             "last_good": {**running, **good} if good is not None else None,
-            "bans": tuple(ban.completed(running) for ban in self.bans),
+            "bans": tuple(ban.completed(space, running) for ban in self.bans),
         }
         return self.model_copy(update=changes)

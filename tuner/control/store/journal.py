@@ -93,7 +93,8 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
     unfinished = unfinished_change(store, target)
     sentence, came = None, False
     if unfinished is not None:
-        sentence, came = _resolve(store, target, driver, unfinished.completed(driver.running))
+        unfinished = unfinished.completed(driver.loop.space, driver.running)
+        sentence, came = _resolve(store, target, driver, unfinished)
     if came:
         return sentence
     _expect_late(store, target, driver)
@@ -124,7 +125,7 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
         ours = all(same(one, wanted) or same(one, unfinished.previous) for one in found)
         if ours and driver.applies and not all(same(one, unfinished.previous) for one in found):
             error += _put_back(driver, unfinished.previous)
-        if unfinished.suspect and space.covers(unfinished.wanted):
+        if unfinished.suspect and unfinished.possible:
             failed = Apply(configuration=unfinished.wanted, reason=sentence)
             driver.loop.observe(Failed(failed, refused=False))
             driver.note_state()  # first: what a change has taught is not lost where the process ends between
@@ -144,8 +145,8 @@ def _expect_late(store: Store, target: int, driver: Driver) -> None:
     late, space = late_change(store, target, LATE), driver.loop.space
     if late is None:
         return
-    change = late.completed(driver.running)
-    if not (space.covers(change.wanted) and space.same(change.previous, driver.running)):
+    change = late.completed(space, driver.running)
+    if not (change.possible and space.same(change.previous, driver.running)):
         return
     if space.same(change.previous, change.wanted):  # it was to bring replicas together
         return
@@ -173,9 +174,9 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
     unjudged, space = unjudged_change(store, target), driver.loop.space
     if unjudged is None:
         return None
-    change = unjudged.completed(driver.running)
+    change = unjudged.completed(space, driver.running)
     # What ran before may be on no grid: what a server made of a value, or what a user had set.
-    if set(change.previous) != set(space.names) or not space.covers(change.wanted):
+    if set(change.previous) != set(space.names) or not change.possible:
         return None
     if space.same(change.previous, change.wanted):  # replicas were brought together: there was nothing new
         return None

@@ -241,7 +241,7 @@ class Store(Database):
                 why = "that was ordered for another URL"
             # What runs of a knob that was added may be on no grid; nobody has ordered that.
             elif not set(ordered) <= set(space.names) or (
-                regridded and not space.covers({**space.nearest(running), **ordered})
+                regridded and not space.covers(space.completed(ordered, running))
             ):
                 why = "the knobs have other values now"
             text = None if why else text_of({**running, **ordered})

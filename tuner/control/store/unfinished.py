@@ -10,7 +10,7 @@ from tuner.control.decide.decision import Rollback
 from tuner.control.decide.evidence import FailedRequests
 from tuner.control.decide.rules import CHANGE
 from tuner.control.store.store import ACTIONS, UNENDED, Store
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, KnobSpace
 
 __all__ = ["Unfinished", "late_change", "unfinished_change", "unjudged_change"]
 
@@ -30,15 +30,21 @@ class Unfinished:
     """In the last usable window before it; none without one."""
     ended: float
     """When its end was written down, or else when it was decided, s since 1970."""
+    possible: bool = True
+    """Whether the knobs still have the values that were wanted; see :meth:`completed`."""
 
-    def completed(self, running: Mapping[str, float]) -> Unfinished:
+    def completed(self, space: KnobSpace, running: Mapping[str, float]) -> Unfinished:
         """Return the change with a value for each knob, also for those that were added since.
 
+        What runs of those may be on no grid; nobody has wanted that.
+
         Args:
+            space: The knobs.
             running: What the target was last known to run, with those.
         """
         previous, wanted = (Configuration({**running, **one}) for one in (self.previous, self.wanted))
-        return replace(self, previous=previous, wanted=wanted)
+        possible = space.covers(space.completed(self.wanted, running))
+        return replace(self, previous=previous, wanted=wanted, possible=possible)
 
 
 def unfinished_change(store: Store, target: int) -> Unfinished | None:
