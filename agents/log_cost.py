@@ -14,7 +14,7 @@ __all__ = ["SMALLEST_COST", "log_cost", "log_costs"]
 
 SMALLEST_COST = 1e-9
 """Smaller costs count as this one, so that 0 has a logarithm. Costs that can be measured are far above it: a
-model that keeps a core in a hundred busy, of 192, costs 5e-5."""
+model that uses a hundredth of one of 192 cores costs 5e-5."""
 
 
 def log_cost(cost: float) -> float:

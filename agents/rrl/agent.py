@@ -115,9 +115,10 @@ class RRL:
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Return the known configuration with the least cost, one standard error added.
 
-        A level that was never seen is predicted from the others, by the default form if it carries anything
-        from load to load; where nothing is known, the configuration in force stays. Among equals the one in
-        force wins, then the lowest number.
+        A level that was never seen is predicted from the others: by the default form if it carries anything
+        from load to load, by the table form from the nearest level, whose costs count unchanged without
+        ``carry``. Where nothing is known, the configuration in force stays. Among equals the one in force
+        wins, then the lowest number.
         """
         allowed = allowed_numbers(self.space, allowed)
         best = cheapest(self.perception.cautious(state, allowed), allowed, state)

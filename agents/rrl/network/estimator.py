@@ -45,7 +45,7 @@ LEVELS_PER_UNIT = 10.0
 
 
 LEAST_OUTPUT = 1e-3
-"""Least cost that a network of milliseconds says; it may say less than 0."""
+"""Of a network of milliseconds, which may say less than 0. A lower output counts as this one."""
 MOST_LAYERS, MOST_UNITS = 8, 4096
 """Of a network: a stored policy may ask for no more."""
 MOST = 1_000_000

@@ -10,8 +10,8 @@ Qin et al., SC'19, section 4.2.1. Where we differ, each switched by a parameter
   directly or through a neighbour. Once the estimation function is trained its prediction stands in for them.
   A configuration never measured is valued a share ``optimism`` nearer to q0, a share that fades: otherwise
   nothing would ever correct an estimate that is too high (``optimism = 1``: q0 alone for the unknown). A
-  level never seen is predicted from the nearest one (``carry``); without it is explored from nothing, but the
-  best there is that of the nearest one.
+  level never seen is predicted from the nearest one (``carry``); without ``carry`` it is explored from
+  nothing, but the best there is that of the nearest one.
 * *Discount.* The load does not depend on the configuration, so the future adds the same expectation to
   all of them and the best configuration is that of gamma = 0; larger values only add noise (the bound of
   theorem 4.1 is Delta / (1 - gamma)). Learned costs are kept beside Q without the future.
