@@ -25,7 +25,7 @@ from tuner.option import keywords
 from tuner.profiler.profiler import Profiler
 from tuner.setting import SIMULATED, Load, Rate, Setting, rate_range
 from tuner.workload import Workload, workload
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 __all__ = ["TritonCPUEnv", "triton_cpu", "triton_cpu_vector", "virtual_plant"]
 

@@ -38,7 +38,7 @@ from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace, Role
 from tuner.objective import Objective
 from tuner.profile import BatchingProfile
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 __all__ = ["Twin", "as_simulated", "twin_env"]
 

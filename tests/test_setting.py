@@ -11,7 +11,7 @@ from tuner.objective import Objective, Slo
 from tuner.option import build, options_of
 from tuner.setting import SIMULATED, Load, Setting, Sli
 from tuner.workload import workload
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 SLO = Slo(statistic="p95", latency=0.03)
 

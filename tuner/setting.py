@@ -21,7 +21,7 @@ from tuner.printable import one_line
 
 if TYPE_CHECKING:
     from tuner.workload import Workload
-    from tuner.workload.load import RateSchedule
+    from tuner.workload.schedule import RateSchedule
 
 __all__ = [
     "SIMULATED",
@@ -172,7 +172,7 @@ class Load:
             raise InvalidInput("--arrival", "given together with --rate", "give one of them")
         if self.rate is None:
             return
-        from tuner.workload.load import RateSchedule  # commands list their options without numpy
+        from tuner.workload.schedule import RateSchedule  # commands list their options without numpy
 
         if not isinstance(self.rate, RateSchedule):
             rate_range(self.rate)

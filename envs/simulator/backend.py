@@ -27,7 +27,7 @@ from tuner.errors import InvalidInput, UnknownModel
 from tuner.knobs import ApplyCost, Configuration, KnobSpace, Role
 from tuner.profile import BatchingProfile, fit_profile
 from tuner.profiler.source import ClientSample, HostReading
-from tuner.workload.load import RateSchedule, parse_schedule
+from tuner.workload.schedule import RateSchedule, parse_schedule
 
 __all__ = [
     "DELAY",

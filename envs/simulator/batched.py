@@ -15,7 +15,7 @@ from tuner.envs.simulator.batcher import BatcherState, BatcherTotals
 from tuner.envs.simulator.window import Jobs, Plans, Raw, RequestDraws, Scratch, Span, measure_windows
 from tuner.envs.simulator.world import empty_state, empty_totals
 from tuner.errors import InvalidInput
-from tuner.workload.load import fill_gaps
+from tuner.workload.schedule import fill_gaps
 
 __all__ = ["BatchedSimulator", "Plans", "Traffic", "WindowArrays", "draw", "make_plans"]
 

@@ -10,7 +10,7 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.world import World, batching_of
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, QUANTILES, Measurement, latencies
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 __all__ = ["simulate"]
 

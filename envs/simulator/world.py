@@ -17,7 +17,7 @@ from tuner.envs.simulator.batcher import BatcherArrivals, BatcherState, BatcherT
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.profiler.source import ClientSample, HostReading
-from tuner.workload.load import ArrivalStream, RateSchedule
+from tuner.workload.schedule import ArrivalStream, RateSchedule
 
 __all__ = ["Neighbour", "World", "batching_of", "empty_state", "empty_totals"]
 

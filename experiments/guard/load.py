@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 __all__ = ["LOADS", "TROUBLED", "Condition", "MovingLoad"]
 

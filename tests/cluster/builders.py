@@ -13,7 +13,7 @@ from tuner.cluster.simulation import Interval
 from tuner.cluster.workload import Chunk, Workload
 from tuner.scheduling.batching import eager
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 NOTHING = np.empty(0)
 NOBODY = np.empty(0, np.int64)

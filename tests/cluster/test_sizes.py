@@ -10,7 +10,7 @@ import pytest
 
 from tuner.cluster.process import ArrivalProcess
 from tuner.cluster.workload import AtOnce, Chunk, Workload
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 from tuner.workload.sizes import gaussian_sizes, paper_sizes
 
 SIZES = (paper_sizes(), gaussian_sizes(100, 20))

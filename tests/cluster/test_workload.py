@@ -10,7 +10,7 @@ import pytest
 
 from tuner.cluster.process import ArrivalProcess, alias_table
 from tuner.cluster.workload import Workload
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 
 def process(rate: float, shape: float = 1.0) -> ArrivalProcess:

@@ -27,7 +27,7 @@ from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 from tuner.testing.environment import EnvironmentContract
 from tuner.workload import workload
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 NAME = "tuner.envs:tuner/TritonCPU-v0"
 FEW = {"max_batch_size": (1.0, 8.0), "max_queue_delay": (0.0, 0.002)}

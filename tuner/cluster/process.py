@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.workload.load import RateSchedule, fill_gaps
+from tuner.workload.schedule import RateSchedule, fill_gaps
 
 __all__ = ["ArrivalProcess", "GivenTimes", "Renewal", "Superposition", "alias_table", "make_generator"]
 

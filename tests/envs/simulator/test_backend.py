@@ -18,7 +18,7 @@ from tuner.envs.simulator.world import Neighbour, World
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration
 from tuner.testing.backend import BackendContract, Traffic
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 
 class TestContract(BackendContract):

@@ -28,7 +28,7 @@ from tuner.profiler.load.generator import LoadGenerator
 from tuner.profiler.load.in_flight import IN_FLIGHT, WithInFlight
 from tuner.setting import Load
 from tuner.testing.backend import BackendContract, Traffic
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 
 
 class FakeLoad:

@@ -17,7 +17,7 @@ from tuner.cluster.process import ArrivalProcess
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, StrictPart, file_beside
 from tuner.scheduling.cluster import QUANTILE, linear_latency
-from tuner.workload.load import RateSchedule
+from tuner.workload.schedule import RateSchedule
 from tuner.workload.sizes import SizeDistribution, parse_sizes
 
 __all__ = [

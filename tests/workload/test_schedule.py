@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
-from tuner.workload.load import ArrivalStream, RateSchedule, parse_schedule
+from tuner.workload.schedule import ArrivalStream, RateSchedule, parse_schedule
 
 
 def test_steps() -> None:

@@ -1,4 +1,4 @@
-"""The load of virtual clients: rate schedules, and random arrivals that follow them."""
+"""Rate schedules of virtual clients, and random arrivals that follow them."""
 
 from __future__ import annotations
 
