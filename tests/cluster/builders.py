@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.cluster.process import ArrivalProcess
+from tuner.cluster.arrivals import ArrivalProcess
 from tuner.cluster.simulation import Interval
 from tuner.cluster.workload import Chunk, Workload
 from tuner.scheduling.batching import eager

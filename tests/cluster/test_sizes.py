@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tuner.cluster.process import ArrivalProcess
+from tuner.cluster.arrivals import ArrivalProcess
 from tuner.cluster.workload import AtOnce, Chunk, Workload
 from tuner.workload.schedule import RateSchedule
 from tuner.workload.sizes import gaussian_sizes, paper_sizes

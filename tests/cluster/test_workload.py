@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.cluster.process import ArrivalProcess, alias_table
+from tuner.cluster.arrivals import ArrivalProcess, alias_table
 from tuner.cluster.workload import Workload
 from tuner.workload.schedule import RateSchedule
 

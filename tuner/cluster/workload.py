@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tuner.cluster.process import (
+from tuner.cluster.arrivals import (
     RENEWALS,
     SOURCES,
     ArrivalProcess,

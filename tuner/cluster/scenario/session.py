@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
-from tuner.cluster.process import ArrivalProcess
+from tuner.cluster.arrivals import ArrivalProcess
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, StrictPart, file_beside
 from tuner.scheduling.cluster import QUANTILE, linear_latency
