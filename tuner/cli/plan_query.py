@@ -50,7 +50,7 @@ def plan_query(
     from tuner.files.yaml_file import load_yaml
     from tuner.planning.queries import Query, plan_within
     from tuner.planning.queries import plan_query as make_plan
-    from tuner.report.query import write_timeline
+    from tuner.report.timeline import write_timeline
 
     query = load_yaml(file, Query)
     check_file(out, "--json")

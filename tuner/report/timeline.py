@@ -1,4 +1,4 @@
-"""Draws the plan of a query: when each stage begins, its budget, and how much of that it executes."""
+"""The timeline of a query: draws when each stage begins, its budget, and how much of that it executes."""
 
 from __future__ import annotations
 
