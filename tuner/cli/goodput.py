@@ -57,9 +57,9 @@ def goodput(
     dropped. All rates of the file are multiplied by the same number.
     """
     from tuner.cli.console import make_console, make_progress, print_notes
+    from tuner.cluster.confidence import doubts, other_rates
     from tuner.cluster.goodput import Good
     from tuner.cluster.goodput import goodput as search
-    from tuner.cluster.worth import doubts, other_rates
 
     share = None if limit is None else _share(limit)
     good = Good(share, overall)

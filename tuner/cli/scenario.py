@@ -118,7 +118,7 @@ def save(path: Path | None, scenario: Scenario, seconds: float, content: dict[st
 
 def bad_text(outcome: Outcome) -> str:
     """Return the share of all requests that was late or dropped, with how far chance moves it."""
-    from tuner.cluster.worth import bad_interval
+    from tuner.cluster.confidence import bad_interval
 
     bad = round(outcome.bad_rate * outcome.requests)
     low, high = bad_interval(bad, outcome.requests)

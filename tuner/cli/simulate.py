@@ -93,7 +93,7 @@ def _simulate_as_it_is(scenario: Scenario, console: Console, out: Path | None, t
     from tuner.cli.console import make_progress, print_notes
     from tuner.cluster import EventLog
     from tuner.cluster import simulate as run
-    from tuner.cluster.worth import doubts
+    from tuner.cluster.confidence import doubts
 
     log = EventLog(TRACED) if trace is not None else None
     with make_progress(console) as progress:

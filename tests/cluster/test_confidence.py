@@ -1,4 +1,4 @@
-"""What a result is worth: intervals, the spread over seeds, and what speaks against it."""
+"""How far a result can be relied on: intervals, the spread over seeds, and what speaks against it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tuner.cluster import Scenario, Session, simulate
+from tuner.cluster.confidence import bad_interval, doubts, other_rates
 from tuner.cluster.goodput import Good, goodput
-from tuner.cluster.worth import bad_interval, doubts, other_rates
 from tuner.errors import InvalidInput
 
 LINE = {"alpha_ms": 1.0, "beta_ms": 5.0}

@@ -1,4 +1,4 @@
-"""What a simulated result is worth: how far chance moves it, and what speaks against it."""
+"""How far a simulated result can be relied on: how much chance moves it, and what speaks against it."""
 
 from __future__ import annotations
 
