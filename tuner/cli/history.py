@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.state import opened_store
+from tuner.cli.state import STATE, ReadState, opened_store
 
 if TYPE_CHECKING:
     from tuner.control.store.history import StoredDecision
@@ -21,14 +20,11 @@ EXAMPLES = """Examples: [bold]tuner history --target resnet50[/bold] · [bold]tu
 LONGEST = 2000
 """Characters of an event that are shown."""
 
-State = Annotated[
-    Path, typer.Option("--state", metavar="FILE", help="The `state` of the daemon's file. It is only read.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object.")]
 
 
 def history(
-    state: State = Path("servetune.db"),
+    state: ReadState = STATE,
     target: Annotated[str | None, typer.Option("--target", help="Of this target only.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=100_000, help="How many.")] = 20,
     holds: Annotated[bool, typer.Option("--all", help="Also decisions to change nothing.")] = False,
@@ -57,7 +53,7 @@ def history(
 
 def explain(
     decision: Annotated[int, typer.Argument(help="Its number, from `tuner history`.")],
-    state: State = Path("servetune.db"),
+    state: ReadState = STATE,
     as_json: Json = False,
 ) -> None:
     """Say why a decision was made, what was expected of it and what followed."""

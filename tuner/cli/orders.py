@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tuner.cli.state import opened_store
+from tuner.cli.state import STATE, State, opened_store
 
 __all__ = ["EXAMPLES", "pause", "pin", "resume", "rollback", "unpin"]
 
@@ -15,13 +14,12 @@ EXAMPLES = """Examples: [bold]tuner pause resnet50 --why "release of Friday"[/bo
 [bold]tuner pin resnet50 --set max_batch_size=8[/bold] · [bold]tuner rollback resnet50[/bold].
 The daemon follows after the window that it is measuring; docs/daemon.md says what each means."""
 
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="Its name in the daemon's file.")]
-State = Annotated[Path, typer.Option("--state", metavar="FILE", help="The `state` of the daemon's file.")]
+TargetName = Annotated[str, typer.Argument(metavar="TARGET", help="Its name in the daemon's file.")]
 
 
 def pause(
-    target: Target,
-    state: State = Path("servetune.db"),
+    target: TargetName,
+    state: State = STATE,
     why: Annotated[str, typer.Option("--why", help="Kept with the order.")] = "",
 ) -> None:
     """Change nothing on a target, whatever happens, until `tuner resume`. Windows are still measured."""
@@ -32,7 +30,7 @@ def pause(
     print(f"{target} is paused")
 
 
-def resume(target: Target, state: State = Path("servetune.db")) -> None:
+def resume(target: TargetName, state: State = STATE) -> None:
     """End a pause."""
     from tuner.control.store import order_book
 
@@ -42,12 +40,12 @@ def resume(target: Target, state: State = Path("servetune.db")) -> None:
 
 
 def pin(
-    target: Target,
+    target: TargetName,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Replaces a value of what it runs now. Repeat."),
     ] = None,
-    state: State = Path("servetune.db"),
+    state: State = STATE,
 ) -> None:
     """Keep a target at what it runs now, or at other values, until `tuner unpin`. Only in mode `apply`."""
     from tuner.control.store import order_book
@@ -67,7 +65,7 @@ def pin(
     print(f"{target} is pinned to {pinned}{waits}")
 
 
-def unpin(target: Target, state: State = Path("servetune.db")) -> None:
+def unpin(target: TargetName, state: State = STATE) -> None:
     """Let a pinned target be tuned again."""
     from tuner.control.store import order_book
 
@@ -76,7 +74,7 @@ def unpin(target: Target, state: State = Path("servetune.db")) -> None:
     print(f"{target} is no longer pinned")
 
 
-def rollback(target: Target, state: State = Path("servetune.db")) -> None:
+def rollback(target: TargetName, state: State = STATE) -> None:
     """Undo the last change of a target, once. Only in mode `apply`."""
     from tuner.control.store import order_book
 

@@ -7,12 +7,22 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from tuner.control.store.store import Store
 
-__all__ = ["opened_store"]
+__all__ = ["STATE", "ReadState", "State", "opened_store"]
+
+STATE = Path("servetune.db")
+"""The store of a daemon whose file names none."""
+
+State = Annotated[Path, typer.Option("--state", metavar="FILE", help="The `state` of the daemon's file.")]
+ReadState = Annotated[
+    Path, typer.Option("--state", metavar="FILE", help="The `state` of the daemon's file. It is only read.")
+]
 
 FIX = "give the `state` of the daemon's file"
 
