@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,17 @@ from tuner.option import options_of
 from tuner.plugin import BACKENDS, added
 from tuner.setting import Setting
 
-__all__ = ["LIVE", "MOST_WINDOWS", "ForeignLimit", "Goal", "Knobs", "Policy", "Seed", "Target"]
+__all__ = [
+    "LIVE",
+    "MOST_WINDOWS",
+    "ForeignLimit",
+    "Goal",
+    "Knobs",
+    "Policy",
+    "Seed",
+    "Target",
+    "with_grids_of",
+]
 
 LIVE = [name for name in options_of(Setting) if name not in ("workload", "server")]
 """The options of a setting that mean something on a live server."""
@@ -38,3 +49,14 @@ Policy = Annotated[
     typer.Option("--policy", metavar="DIR", help="Start from a policy that `tuner train` or a run saved."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Of everything random.")]
+
+
+def with_grids_of(policy: Path, setting: Setting) -> Setting:
+    """Return a setting with the grids that a policy was learned with; a grid that the user gives is kept.
+
+    Raises:
+        StorageError: There is no policy, or it is damaged.
+    """
+    from tuner.agents.policy_file import grids_of
+
+    return replace(setting, grids={**grids_of(policy), **setting.grids})

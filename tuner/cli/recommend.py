@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import MOST_WINDOWS, Policy, Target
+from tuner.cli.options import MOST_WINDOWS, Policy, Target, with_grids_of
 from tuner.cli.output import JsonFile, check_file, store_json
 from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Setting
@@ -53,9 +53,7 @@ def recommend(
     check_indicator(setting)
     check_file(out, "--json")
     if policy is not None:
-        from tuner.agents.policy_file import grids_of
-
-        setting = replace(setting, grids={**grids_of(policy), **setting.grids})
+        setting = with_grids_of(policy, setting)
     elif setting.grids:
         setting = replace(setting, grids=with_what_runs(setting.grids, target))
     with attach_for(setting, target) as attachment:

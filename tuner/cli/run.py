@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import LIVE, MOST_WINDOWS, Policy, Seed, Target
+from tuner.cli.options import LIVE, MOST_WINDOWS, Policy, Seed, Target, with_grids_of
 from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Setting
 
@@ -83,9 +83,7 @@ def run(
 
     check_indicator(setting)
     if course.policy is not None:
-        from tuner.agents.policy_file import grids_of
-
-        setting = replace(setting, grids={**grids_of(course.policy), **setting.grids})
+        setting = with_grids_of(course.policy, setting)
     if course.save_policy is not None:
         make_folder(course.save_policy, "--save-policy")  # at the end what was learned would be lost
     with attach_for(setting, target, seed=seed) as attachment:
