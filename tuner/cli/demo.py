@@ -203,7 +203,7 @@ class Demo:
             session = TuningSession.start(
                 attachment,
                 setting,
-                lambda *_: agent,
+                lambda _: agent,
                 out=folder,
                 limits=replace(WATCHED, step=3.0),
                 title="servetune demo",

@@ -14,8 +14,8 @@ from tuner.setting import Setting
 
 if TYPE_CHECKING:
     from tuner.agents.rrl import RRL
-    from tuner.knobs import KnobSpace
     from tuner.objective import Objective
+    from tuner.profiler.attachment import Attachment
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -63,23 +63,7 @@ def run(
     """
     from tuner.cli.session import TuningSession, check_indicator
     from tuner.files.storage import make_folder
-    from tuner.profiler.attachment import Simulated, attach_for
-
-    def make_agent(space: KnobSpace, objective: Objective) -> RRL:
-        from tuner.agents.rrl import RRL
-
-        # Windows of virtual time would not wait for a thread, and be decided from what was known long before.
-        at_once = isinstance(attachment.clock, Simulated)
-        if course.policy is not None:
-            return RRL.load(
-                course.policy,
-                space,
-                objective=objective,
-                cores=attachment.cores,
-                seed=seed,
-                synchronous=at_once,
-            )
-        return RRL(space, objective=objective, seed=seed, synchronous=at_once)
+    from tuner.profiler.attachment import attach_for
 
     check_indicator(setting)
     if course.policy is not None:
@@ -90,7 +74,7 @@ def run(
         session = TuningSession.start(
             attachment,
             setting,
-            make_agent,
+            lambda objective: _make_agent(attachment, objective, course.policy, seed),
             out=course.out,
             apply=not course.dry_run,
         )
@@ -101,3 +85,22 @@ def run(
             except KeyboardInterrupt:
                 session.stop()
             session.finish()
+
+
+def _make_agent(attachment: Attachment, objective: Objective, policy: Path | None, seed: int) -> RRL:
+    """Return an agent that starts from a policy, or from nothing if there is none."""
+    from tuner.agents.rrl import RRL
+    from tuner.profiler.attachment import Simulated
+
+    # Windows of virtual time would not wait for a thread, and be decided from what was known long before.
+    at_once = isinstance(attachment.clock, Simulated)
+    if policy is None:
+        return RRL(attachment.space, objective=objective, seed=seed, synchronous=at_once)
+    return RRL.load(
+        policy,
+        attachment.space,
+        objective=objective,
+        cores=attachment.cores,
+        seed=seed,
+        synchronous=at_once,
+    )

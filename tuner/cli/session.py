@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tuner.agents.rrl import RRL
-    from tuner.knobs import Configuration, KnobSpace
+    from tuner.knobs import Configuration
     from tuner.setting import Setting
 
 __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
@@ -129,7 +129,7 @@ class TuningSession:
         cls,
         attachment: Attachment,
         setting: Setting,
-        make_agent: Callable[[KnobSpace, Objective], RRL],
+        make_agent: Callable[[Objective], RRL],
         *,
         out: Path | None = None,
         apply: bool = True,
@@ -142,7 +142,7 @@ class TuningSession:
         Args:
             attachment: The server.
             setting: What it is tuned toward.
-            make_agent: Makes the agent for its knobs and what is minimised.
+            make_agent: Makes the agent for what is minimised on it; called after the checks.
             out: The folder of the run, by default ``runs/<time>``.
             apply: False only recommends.
             limits: How careful to be; those of the control loop if None.
@@ -158,7 +158,7 @@ class TuningSession:
         objective = setting.objective_on(attachment.host.cores)
         check_target(attachment, objective.slo, objective.goal, apply=apply)
         folder = new_run_folder(out)
-        agent = make_agent(attachment.space, objective)
+        agent = make_agent(objective)
         state = RunStateFile(folder / "state.json")
         driver = Driver(
             Watched(attachment.backend, attachment.profiler, attachment.clock),
