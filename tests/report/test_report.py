@@ -19,9 +19,10 @@ from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
 from tuner.report import Report
 from tuner.report.document import LearnedCost
+from tuner.report.folder import write_report
 from tuner.report.html import render
 from tuner.report.plots import latency_figure, learned_figure, to_svg
-from tuner.report.recorder import Recorder, write
+from tuner.report.recorder import Recorder
 
 
 def recorded(objective: Objective = OBJECTIVE) -> Report:
@@ -60,7 +61,7 @@ def recorded(objective: Objective = OBJECTIVE) -> Report:
 
 def test_report_has_what_readers_and_machines_look_for(tmp_path: Path) -> None:
     """report.json holds server, SLO, before, after, windows, failures and reconfigurations."""
-    data, _ = write(recorded(), tmp_path)
+    data, _ = write_report(recorded(), tmp_path)
 
     stored = json.loads(data.read_text())
     assert stored["server"] == {"name": "triton", "version": "2.51.0"}

@@ -18,15 +18,10 @@ def report(
 ) -> None:
     """Write report.html again, from the report.json of a run."""
     from tuner.errors import InvalidInput
-    from tuner.report import Report
-    from tuner.report.html import save_html
+    from tuner.report.folder import DATA, redraw_report
 
     if os.path.isfile(folder):  # `Path.is_file` raises where it cannot be reached
-        if folder.name != "report.json":
-            raise InvalidInput(
-                "RUN", f"{folder} is a file", "give the run's folder, or the report.json in it"
-            )
+        if folder.name != DATA:
+            raise InvalidInput("RUN", f"{folder} is a file", f"give the run's folder, or the {DATA} in it")
         folder = folder.parent
-    page = folder / "report.html"
-    save_html(Report.load(folder / "report.json"), page)
-    print(page)
+    print(redraw_report(folder))

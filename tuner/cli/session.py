@@ -20,7 +20,8 @@ from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
 from tuner.profiler.indicator import make_indicator
-from tuner.report.recorder import Recorder, write
+from tuner.report.folder import write_report
+from tuner.report.recorder import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,7 +274,7 @@ class TuningSession:
         failed, sent = self.attachment.request_totals(seen.failed, seen.answered)
         report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
         folder = make_folder(self.folder, "--out")  # somebody may have deleted it meanwhile
-        data, page = write(report, folder)
+        data, page = write_report(report, folder)
         self._written = True
         self.say(f"report: {plain(str(page))}  ({data.name}, state.json beside it)")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -28,7 +27,7 @@ from tuner.report.document import (
     served,
 )
 
-__all__ = ["Recorder", "write"]
+__all__ = ["Recorder"]
 
 
 MOST_WINDOWS = 10_000
@@ -234,17 +233,3 @@ class Recorder:
             "residual_ms": milliseconds(p.residual),
             "largest": float(p.largest),
         }
-
-
-def write(report: Report, folder: Path) -> tuple[Path, Path]:
-    """Write ``report.json`` and ``report.html`` into a folder and return their paths.
-
-    Raises:
-        StorageError: The folder cannot be written.
-    """
-    from tuner.report.html import save_html
-
-    data, page = folder / "report.json", folder / "report.html"
-    report.save(data)
-    save_html(report, page)
-    return data, page
