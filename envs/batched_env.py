@@ -12,7 +12,7 @@ from tuner.envs.batched_server import BatchedModel, BatchedServer, measure_serve
 from tuner.envs.exact_costs import ExactCosts
 from tuner.envs.serving import Levels, Plant, ServingEnv, Window
 from tuner.envs.simulator.batched import BatchedSimulator
-from tuner.envs.vector import ServingVectorEnv
+from tuner.envs.vector import ServingVectorEnv, check_count
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective
@@ -157,8 +157,7 @@ def batched_vector_env(env: BatchedEnv, count: int) -> ServingVectorEnv:
     Raises:
         InvalidInput: Fewer than one are asked for.
     """
-    if count < 1:
-        raise InvalidInput("num_envs", f"{count} is not at least 1")
+    check_count(count)
 
     def measure_all(windows: Sequence[Window]) -> list[Measurement]:
         servers = []

@@ -12,7 +12,7 @@ from tuner.cluster.scenario.session import FASTEST
 from tuner.envs.cluster_backend import SimulatedCluster
 from tuner.envs.making import makes_environments
 from tuner.envs.serving import UNKNOWN, Levels, Plant, ServingEnv
-from tuner.envs.vector import MeasureApart, ServingVectorEnv
+from tuner.envs.vector import MeasureInThreads, ServingVectorEnv, check_count
 from tuner.errors import InvalidInput, check_choice
 from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
@@ -161,7 +161,6 @@ def cluster_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
 
     A cluster is one compiled call; the calls run side by side in threads.
     """
-    if num_envs < 1:
-        raise InvalidInput("num_envs", f"{num_envs} is not at least 1")
-    apart = MeasureApart()
-    return ServingVectorEnv([cluster(**arguments) for _ in range(num_envs)], apart, apart.close)
+    check_count(num_envs)
+    threads = MeasureInThreads()
+    return ServingVectorEnv([cluster(**arguments) for _ in range(num_envs)], threads, threads.close)

@@ -17,7 +17,7 @@ from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.batched_triton import BatchedTriton
 from tuner.envs.simulator.models import server_of
 from tuner.envs.simulator.server import MODELS, ServerModel
-from tuner.envs.vector import ServingVectorEnv, measure_each
+from tuner.envs.vector import ServingVectorEnv, check_count, measure_each
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective, parse_slo
@@ -154,8 +154,7 @@ def triton_cpu_vector(*, num_envs: int, **arguments: Any) -> ServingVectorEnv:
     Without ``carry_over`` one compiled call measures all servers. With it the profiler, which is Python,
     measures one after the other.
     """
-    if num_envs < 1:
-        raise InvalidInput("num_envs", f"{num_envs} is not at least 1")
+    check_count(num_envs)
     first = triton_cpu(**arguments)
     if isinstance(first, BatchedEnv):
         return batched_vector_env(first, num_envs)

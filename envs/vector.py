@@ -16,7 +16,7 @@ from tuner.envs.serving import Remade, ServingEnv, Window, measure
 from tuner.errors import AdapterError, InvalidInput
 from tuner.measurement import Measurement
 
-__all__ = ["MeasureApart", "ServingVectorEnv", "measure_each"]
+__all__ = ["MeasureInThreads", "ServingVectorEnv", "check_count", "measure_each"]
 
 Measured = Measurement | AdapterError
 """What was measured, or why it could not be."""
@@ -146,12 +146,22 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
         self._close_all()
 
 
+def check_count(num_envs: int) -> None:
+    """Check how many environments are asked for.
+
+    Raises:
+        InvalidInput: Fewer than one.
+    """
+    if num_envs < 1:
+        raise InvalidInput("num_envs", f"{num_envs} is not at least 1")
+
+
 def measure_each(windows: Sequence[Window]) -> list[Measured]:
     """Measure windows one after the other."""
     return [_measure(window) for window in windows]
 
 
-class MeasureApart:
+class MeasureInThreads:
     """Measures windows in threads, which saves time where compiled code releases the interpreter's lock."""
 
     def __init__(self) -> None:
