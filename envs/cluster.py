@@ -19,6 +19,7 @@ from tuner.measurement import Measurement
 from tuner.objective import BadRateObjective, Slo
 from tuner.scheduling.knobs import scheduler_space
 from tuner.setting import rate_range
+from tuner.workload.schedule import draw_rate
 
 __all__ = ["EXAMPLE", "ClusterEnv", "cluster", "cluster_vector"]
 
@@ -136,13 +137,11 @@ def cluster(
     knobs = space or scheduler_space()
 
     def open_plant(generator: np.random.Generator) -> Plant:
-        changes: dict[str, Any] = {"seed": int(generator.integers(2**62))}
+        seed = int(generator.integers(2**62))
         offered = chosen
         if rates is not None:
-            low, high = rates
-            drawn = float(np.exp(generator.uniform(np.log(low), np.log(high))))
-            offered = chosen.scaled(drawn / chosen.total_rate)
-        backend = SimulatedCluster(offered.model_copy(update=changes), knobs)
+            offered = chosen.scaled(draw_rate(*rates, generator) / chosen.total_rate)
+        backend = SimulatedCluster(offered.model_copy(update={"seed": seed}), knobs)
         return Plant(backend=backend, measure=backend.measure, close=backend.close)
 
     return ClusterEnv(

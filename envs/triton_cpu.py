@@ -25,7 +25,7 @@ from tuner.option import keywords
 from tuner.profiler.profiler import Profiler
 from tuner.setting import SIMULATED, Load, Rate, Setting, rate_range
 from tuner.workload import Workload, workload
-from tuner.workload.schedule import RateSchedule
+from tuner.workload.schedule import RateSchedule, draw_rate
 
 __all__ = ["TritonCPUEnv", "triton_cpu", "triton_cpu_vector", "virtual_plant"]
 
@@ -77,28 +77,27 @@ class TritonCPUEnv(ServingEnv):
         episode_windows: int,
         levels: Levels | None,
     ) -> None:
+        shape = 1.0 if load is None else load.burstiness
+
         def open_plant(generator: np.random.Generator) -> Plant:
-            schedule = (
-                RateSchedule.constant(load.rate)
-                if load
-                else _schedule(setting.load.rate or model.rate, generator)
-            )
-            rates = load.rates(episode_windows, generator) if load else None
-            backend = SimulatedTriton(
+            if load is None:
+                schedule, rates = _schedule(setting.load.rate or model.rate, generator), None
+            else:
+                schedule, rates = RateSchedule.constant(load.rate), load.rates(episode_windows, generator)
+            backend = self._triton = SimulatedTriton(
                 model.server,
                 schedule,
                 seed=int(generator.integers(2**62)),
                 grids=setting.grids,
-                shape=load.burstiness if load else 1.0,
+                shape=shape,
             )
-            self._triton = backend
             return virtual_plant(backend) if rates is None else _changing_plant(backend, rates)
 
         space, objective, window = model.space(setting.grids), setting.objective, setting.seconds
         super().__init__(
             open_plant, space, objective, window=window, episode_windows=episode_windows, levels=levels
         )
-        simulator = BatchedSimulator(model.plans(space), model.traffic(load.burstiness if load else 1.0))
+        simulator = BatchedSimulator(model.plans(space), model.traffic(shape))
         self._exact = ExactCosts(simulator, space, objective, window)
 
     def expected_costs(self, rate: float) -> np.ndarray:  # noqa: D102 - inherited
@@ -214,6 +213,5 @@ def _schedule(rate: Rate, generator: np.random.Generator) -> RateSchedule:
     if isinstance(rate, RateSchedule):
         return rate
     if isinstance(rate, tuple):
-        low, high = rate_range(rate)
-        return RateSchedule.constant(float(np.exp(generator.uniform(np.log(low), np.log(high)))))
+        return RateSchedule.constant(draw_rate(*rate_range(rate), generator))
     return RateSchedule.constant(rate)

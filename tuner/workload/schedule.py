@@ -12,7 +12,7 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.workload.workload import FASTEST
 
-__all__ = ["ArrivalStream", "RateSchedule", "fill_gaps", "parse_schedule"]
+__all__ = ["ArrivalStream", "RateSchedule", "draw_rate", "fill_gaps", "parse_schedule"]
 
 BLOCK = 1024
 """Arrivals drawn at a time."""
@@ -133,6 +133,11 @@ def fill_gaps(gaps: np.ndarray, generator: np.random.Generator, shape: float) ->
         generator.standard_gamma(shape, out=gaps)
         gaps /= shape
     return gaps
+
+
+def draw_rate(low: float, high: float, generator: np.random.Generator) -> float:
+    """Return a rate between two, requests/s; its logarithm is uniform."""
+    return float(np.exp(generator.uniform(np.log(low), np.log(high))))
 
 
 def parse_schedule(text: str) -> RateSchedule:
