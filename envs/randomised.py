@@ -78,9 +78,9 @@ def draw_server(family: str, generator: np.random.Generator, width: float = 1.0)
         width: Of the ranges of all constants, in logarithms: 1 is what estimators are trained on.
     """
     draw = _Ranges(generator, width)
-    model, executions = MAKERS[family](draw)
+    model, executions = DRAWN_BY[family](draw)
     space = model.space(_grids(draw, model))
-    rate = _most(model, space) * generator.uniform(0.08, 0.92)
+    rate = _capacity(model, space) * generator.uniform(0.08, 0.92)
     burstiness = draw.maybe(0.4, draw.log(0.3, 4.0), 1.0)
     seconds = draw.log(*REQUESTS) / rate
     if isinstance(model, BatchedTriton):
@@ -112,7 +112,7 @@ def _grids(draw: _Ranges, model: BatchedModel) -> dict[str, tuple[float, ...]]:
     return {}
 
 
-def _triton(draw: _Ranges) -> tuple[BatchedTriton, np.ndarray]:
+def _draw_triton(draw: _Ranges) -> tuple[BatchedTriton, np.ndarray]:
     cores = float(draw.whole(2, 24))
     first = draw.log(0.001, 0.1)
     exponents = np.clip(draw.generator.normal(draw.share(0.05, 0.85), 0.15, len(SIZES) - 1), 0.0, 1.1)
@@ -136,19 +136,7 @@ def _triton(draw: _Ranges) -> tuple[BatchedTriton, np.ndarray]:
     return BatchedTriton(server=server), np.asarray(table[:7])
 
 
-def _capacity(server: ServerModel, space: KnobSpace) -> float:
-    """Return about how many requests/s a Triton can serve with its largest batch or a smaller one."""
-    knobs = dict(zip(space.names, space.knobs, strict=True))
-    sizes = np.array(knobs[MAX_BATCH].grid)
-    slots = min(max(server.cores / server.threads, 1.0), knobs[INSTANCES].grid[-1])
-    slowed = 1.0 + server.contention * (min(slots * server.threads, server.cores) - 1.0)
-    seconds = server.profile_table(int(sizes[-1]))[sizes.astype(int)]
-    per_request = slowed * (seconds + server.gap) / sizes / slots
-    front = server.cpu_per_request + server.client_cpu_per_request
-    return 1.0 / float((per_request + front / server.cores).min())
-
-
-def _cpu(draw: _Ranges) -> tuple[TFServingCPU, np.ndarray]:
+def _draw_tfserving_cpu(draw: _Ranges) -> tuple[TFServingCPU, np.ndarray]:
     work = draw.log(0.02, 2.0)
     operations = draw.whole(40, 800)
     cores = draw.whole(3, 24)
@@ -178,7 +166,7 @@ def _cpu(draw: _Ranges) -> tuple[TFServingCPU, np.ndarray]:
     return model, np.full(7, work)
 
 
-def _gpu(draw: _Ranges) -> tuple[TFServingGPU, np.ndarray]:
+def _draw_tfserving_gpu(draw: _Ranges) -> tuple[TFServingGPU, np.ndarray]:
     beta = draw.log(0.002, 0.15)
     alpha = beta * draw.log(0.015, 0.5)
     occupancy = draw.share(0.2, 0.9)
@@ -201,10 +189,10 @@ def _gpu(draw: _Ranges) -> tuple[TFServingGPU, np.ndarray]:
     return model, np.asarray(alpha * 2.0 ** np.arange(7) + beta)
 
 
-def _most(model: BatchedModel, space: KnobSpace) -> float:
+def _capacity(model: BatchedModel, space: KnobSpace) -> float:
     """Return about how many requests/s a server can serve at most."""
     if isinstance(model, BatchedTriton):
-        return _capacity(model.server, space)
+        return _triton_capacity(model.server, space)
     if isinstance(model, TFServingCPU):
         busy = (1.0 + model.contention * (model.cores - 1)) * (model.work + model.gap) + model.cpu_per_request
         return model.cores / busy
@@ -213,9 +201,21 @@ def _most(model: BatchedModel, space: KnobSpace) -> float:
     return one * max(min(1.0 / model.occupancy, 3.0) / (1.0 + model.contention), 1.0)
 
 
-MAKERS: Mapping[str, Callable[[_Ranges], tuple[BatchedModel, np.ndarray]]] = {
-    "triton": _triton,
-    "tfserving_cpu": _cpu,
-    "tfserving_gpu": _gpu,
+def _triton_capacity(server: ServerModel, space: KnobSpace) -> float:
+    """Return about how many requests/s a Triton can serve with its largest batch or a smaller one."""
+    knobs = dict(zip(space.names, space.knobs, strict=True))
+    sizes = np.array(knobs[MAX_BATCH].grid)
+    slots = min(max(server.cores / server.threads, 1.0), knobs[INSTANCES].grid[-1])
+    slowed = 1.0 + server.contention * (min(slots * server.threads, server.cores) - 1.0)
+    seconds = server.profile_table(int(sizes[-1]))[sizes.astype(int)]
+    per_request = slowed * (seconds + server.gap) / sizes / slots
+    front = server.cpu_per_request + server.client_cpu_per_request
+    return 1.0 / float((per_request + front / server.cores).min())
+
+
+DRAWN_BY: Mapping[str, Callable[[_Ranges], tuple[BatchedModel, np.ndarray]]] = {
+    "triton": _draw_triton,
+    "tfserving_cpu": _draw_tfserving_cpu,
+    "tfserving_gpu": _draw_tfserving_gpu,
 }
 """By family: draws a model, and l(b) at batch sizes 1, 2, 4, .. 64."""
