@@ -7,7 +7,7 @@ the new plan when all its models are loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from tuner.cluster.epochs.nexus import NexusEpochs
@@ -17,7 +17,7 @@ from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import Simulation
 from tuner.errors import InvalidInput
 
-__all__ = ["EpochRecord", "EpochRun", "simulate_epochs"]
+__all__ = ["simulate_epochs"]
 
 LOOK = 10.0
 """s; epochs begin at least that far apart (Nexus, section 5)."""
@@ -25,6 +25,8 @@ LOOK = 10.0
 
 class Planner(Protocol):
     """A planner: it looks at each interval, and changes its simulation."""
+
+    simulation: Simulation
 
     def begin(self) -> None:
         """Make the first plan."""
@@ -59,6 +61,30 @@ def simulate_epochs(
         InvalidInput: It has no planner, or one that cannot plan for its accelerators or keep their memory, or
             a rented pool, or the number of requests instead of a time.
     """
+    _check(scenario)
+    planner: Planner = (
+        SymphonyEpochs(scenario, fixed=fixed) if scenario.planner == "symphony" else NexusEpochs(scenario)
+    )
+    simulation, until = planner.simulation, scenario.interval.last
+    planner.begin()
+    observer, records = Observer(simulation), list[EpochRecord]()
+    epoch_ends = scenario.epoch_s
+    while simulation.now < until:
+        look = min(simulation.now + min(LOOK, scenario.epoch_s), until, epoch_ends, planner.interval_ends())
+        for now in _advance(planner, look):
+            if progress is not None:
+                progress(now / until)
+        records.append(planner.end_interval(observer.look(), simulation.now >= epoch_ends))
+        if planner.loaded_at() <= simulation.now:  # after the record, which is of the time before
+            planner.use_loaded()
+        if records[-1].planned or simulation.now >= epoch_ends:
+            epoch_ends = simulation.now + scenario.epoch_s
+    simulation.drain()
+    return EpochRun(outcome=simulation.outcome(), records=tuple(records))
+
+
+def _check(scenario: Scenario) -> None:
+    """Raise InvalidInput if the scenario is none that a planner can plan for."""
     if scenario.planner is None or scenario.rental is not None or scenario.requests is not None:
         raise InvalidInput(
             "planner", "needs `accelerators` and `seconds`", "remove `instances` and `requests`"
@@ -67,32 +93,12 @@ def simulate_epochs(
         raise InvalidInput("planner", scenario.unlike_accelerators)
     if scenario.too_little_memory:
         raise InvalidInput("memory_mib", scenario.too_little_memory)
-    planner: NexusEpochs | SymphonyEpochs
-    if scenario.planner == "symphony":
-        planner = SymphonyEpochs(scenario, fixed=fixed)
-    else:
-        planner = NexusEpochs(scenario)
-    simulation, until = planner.simulation, scenario.interval.last
-    planner.begin()
-    observer, records = Observer(simulation), list[EpochRecord]()
-    epoch = scenario.epoch_s
-    while simulation.now < until:
-        look = min(simulation.now + min(LOOK, scenario.epoch_s), until, epoch, planner.interval_ends())
-        _advance(simulation, planner, look, lambda now: progress and progress(now / until))
-        records.append(planner.end_interval(observer.look(), simulation.now >= epoch))
-        if planner.loaded_at() <= simulation.now:  # after the record, which is of the time before
-            planner.use_loaded()
-        if records[-1].planned or simulation.now >= epoch:
-            epoch = simulation.now + scenario.epoch_s
-    simulation.drain()
-    return EpochRun(outcome=simulation.outcome(), records=tuple(records))
 
 
-def _advance(
-    simulation: Simulation, planner: Planner, until: float, report: Callable[[float], object]
-) -> None:
+def _advance(planner: Planner, until: float) -> Iterator[float]:
+    """Let time pass up to a time, s, and use each plan when its models are loaded; yield the virtual time."""
+    simulation = planner.simulation
     while simulation.now < until:
-        for now in simulation.steps(min(until, planner.loaded_at())):
-            report(now)
+        yield from simulation.steps(min(until, planner.loaded_at()))
         if planner.loaded_at() <= simulation.now < until:
             planner.use_loaded()
