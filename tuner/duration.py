@@ -75,11 +75,11 @@ def format_latency(latency: float, cut_off: float) -> str:
     )
 
 
-def format_ms(latency: float | None, cut_off: float | None, digits: int = 1) -> str:
+def format_ms(latency: float | None, cut_off: float | None) -> str:
     """Write a latency in ms for a column whose heading has the unit; both arguments are in ms."""
     if latency is None or not math.isfinite(latency):
         return "–"
-    return f"over {_floor(latency):,.0f}" if is_cut(latency, cut_off) else f"{latency:,.{digits}f}"
+    return f"over {_floor(latency):,.0f}" if is_cut(latency, cut_off) else f"{latency:,.1f}"
 
 
 def _floor(value: float) -> float:

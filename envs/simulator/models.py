@@ -74,13 +74,13 @@ def load_model(path: Path) -> AnyModel:
     return _kind(read_values(path), str(path)).load(path)
 
 
-def model_from_json(values: Mapping[str, Any], source: str = "server") -> AnyModel:
+def model_from_json(values: Mapping[str, Any]) -> AnyModel:
     """Read the plain values of a server model of any kind.
 
     Raises:
         InvalidInput: The kind is unknown, or a field is unusable.
     """
-    return _kind(values, source).from_json(values, source)
+    return _kind(values, "server").from_json(values, "server")
 
 
 def _kind(values: Mapping[str, Any], source: str) -> type[AnyModel]:

@@ -30,9 +30,7 @@ def environments() -> list[str]:
     return sorted(name for name in gymnasium.registry if name.startswith("tuner/") and name != LIVE)
 
 
-def make_environment(
-    name: str, arguments: Mapping[str, Any], levels: LoadLevels, option: str = "--env"
-) -> gym.Env[Any, Any]:
+def make_environment(name: str, arguments: Mapping[str, Any], levels: LoadLevels) -> gym.Env[Any, Any]:
     """Make an environment.
 
     Args:
@@ -40,7 +38,6 @@ def make_environment(
         arguments: Plain values, by the names of its arguments; ``server`` and ``scenario`` are what their
             files hold.
         levels: Names the load levels.
-        option: What the user calls the id.
 
     Raises:
         InvalidInput: There is no such environment (lists those there are), it does not take an argument, a
@@ -49,10 +46,10 @@ def make_environment(
     """
     import gymnasium
 
-    check_arguments(name, arguments, option)
+    check_arguments(name, arguments)
     values = {key: _object(key, value) for key, value in arguments.items()}
     if _is_target(name):
-        _check_simulated(name, option)
+        _check_simulated(name)
         values["target"], name = name, LIVE
     try:
         return gymnasium.make(name, **values, levels=levels, disable_env_checker=True)
@@ -60,7 +57,7 @@ def make_environment(
         raise error.__cause__ or error from None  # environments name Python parameters; here are options
 
 
-def check_arguments(name: str, arguments: Iterable[str], option: str = "--env") -> None:
+def check_arguments(name: str, arguments: Iterable[str]) -> None:
     """Check that there is an environment, and that it takes arguments of these names.
 
     Raises:
@@ -69,7 +66,7 @@ def check_arguments(name: str, arguments: Iterable[str], option: str = "--env") 
     known = environments()
     if name not in known and not _is_target(name):
         use = f"use {', '.join(known)}, or a simulated target such as sim://mlp"
-        raise InvalidInput(option, f"there is no environment '{name}'", use)
+        raise InvalidInput("--env", f"there is no environment '{name}'", use)
     taken, options = _parameters(LIVE if _is_target(name) else name), options_of(Setting)
     for argument in arguments:
         if argument not in taken:
@@ -81,7 +78,7 @@ def _is_target(name: str) -> bool:
     return "://" in name
 
 
-def _check_simulated(target: str, option: str) -> None:
+def _check_simulated(target: str) -> None:
     """Check that the server of a target lives in virtual time: to learn takes hundreds of windows.
 
     Raises:
@@ -92,7 +89,7 @@ def _check_simulated(target: str, option: str) -> None:
 
     with attach(target, grids={}) as attachment:
         if not isinstance(attachment.backend, Simulated):
-            raise InvalidInput(option, f"{target} is a live server", "use `tuner run`, which protects it")
+            raise InvalidInput("--env", f"{target} is a live server", "use `tuner run`, which protects it")
 
 
 def _parameters(name: str) -> set[str]:

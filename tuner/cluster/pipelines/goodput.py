@@ -15,16 +15,13 @@ FIRST = 0.85
 """The first, as a share of what the accelerators could serve by the plan."""
 
 
-def query_goodput(
-    scenario: PipelineScenario, *, tolerance: float = TOLERANCE, near: float | None = None
-) -> float:
+def query_goodput(scenario: PipelineScenario, *, near: float | None = None) -> float:
     """Return the highest rate, queries/s, at which 99 % of the queries are in time; 0 if there is none.
 
     Every rate is planned for, and is tried with the same seed. The scenario's own rate does not matter.
 
     Args:
         scenario: What serves the queries.
-        tolerance: Relative distance from a rate that is known to be too high, at most.
         near: A rate near the result; the search begins there.
     """
     plan, accelerators = scenario.plan, scenario.accelerators
@@ -32,7 +29,7 @@ def query_goodput(
     between = bracket(
         lambda rate: keeps(at_rate(scenario, rate)), full, 1 - QUANTILE, near or FIRST * full, GROWTH
     )
-    return highest(lambda rate: keeps(at_rate(scenario, rate)), between, tolerance)
+    return highest(lambda rate: keeps(at_rate(scenario, rate)), between, TOLERANCE)
 
 
 def at_rate(scenario: PipelineScenario, rate: float) -> PipelineScenario:

@@ -23,6 +23,8 @@ Restore = Callable[[], object]
 Outcome = Measurement | Refused | InvalidInput
 """What came of a configuration: its window, or why the server cannot run it. That is known without asking the
 server where it has refused the like before."""
+RETRIES = 2
+"""How often a disturbed window is measured again."""
 
 
 def measure_configurations(
@@ -32,7 +34,6 @@ def measure_configurations(
     *,
     seconds: float,
     repeats: int = 1,
-    retries: int = 2,
     restore: Restore,
 ) -> Generator[tuple[Configuration, Outcome]]:
     """Apply and measure each configuration; at the end, or after an error, restore what ran before.
@@ -43,7 +44,6 @@ def measure_configurations(
         configurations: The configurations, in the order in which each repeat measures them.
         seconds: Length of a window.
         repeats: How often the whole list is measured.
-        retries: How often a disturbed window is measured again.
         restore: Restores what the server ran before.
 
     Yields:
@@ -60,7 +60,7 @@ def measure_configurations(
                     continue
                 settle = report.settle if report.changed else 0.0
                 measurement = profiler.measure(seconds, settle=settle)
-                for _ in range(retries):
+                for _ in range(RETRIES):
                     if not measurement.disturbed:
                         break
                     measurement = profiler.measure(seconds)

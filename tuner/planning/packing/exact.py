@@ -26,13 +26,15 @@ __all__ = ["MOST_RESIDUES", "fewest_nodes"]
 MOST_RESIDUES = 14
 """Beyond it there may be more sets than can be looked at."""
 MOST_SETS = 20_000
+LONGEST = 10.0
+"""s that the solver may take."""
 
 Member = tuple[int, float]
 """(load, requests/s)."""
 
 
 def fewest_nodes(
-    loads: Sequence[SessionLoad], nodes: Sequence[PackedNode], *, memory: float, seconds: float = 10.0
+    loads: Sequence[SessionLoad], nodes: Sequence[PackedNode], *, memory: float
 ) -> list[PackedNode] | None:
     """Return a packing with the fewest accelerators for the residues; None if that cannot be proved in time.
 
@@ -40,7 +42,6 @@ def fewest_nodes(
         loads: What is packed.
         nodes: The greedy packing.
         memory: Bytes of an accelerator.
-        seconds: Time for the solver.
     """
     whole = [node for node in nodes if is_saturated(loads, node)]
     residues = [member for node in nodes if not is_saturated(loads, node) for member in node.loads]
@@ -49,7 +50,7 @@ def fewest_nodes(
     sets = _sets(loads, residues, memory) if len(residues) <= MOST_RESIDUES else None
     if sets is None:
         return None
-    chosen = _cover(list(sets), len(residues), seconds)
+    chosen = _cover(list(sets), len(residues))
     return None if chosen is None else whole + [sets[one] for one in chosen]
 
 
@@ -79,7 +80,7 @@ def _sets(
     return found
 
 
-def _cover(sets: Sequence[tuple[int, ...]], count: int, seconds: float) -> list[tuple[int, ...]] | None:
+def _cover(sets: Sequence[tuple[int, ...]], count: int) -> list[tuple[int, ...]] | None:
     """Return the fewest sets that hold each residue once; None if the solver did not end in time."""
     from scipy.optimize import Bounds, LinearConstraint
     from scipy.sparse import csc_array
@@ -92,7 +93,7 @@ def _cover(sets: Sequence[tuple[int, ...]], count: int, seconds: float) -> list[
         integrality=np.ones(len(sets)),
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(holds, 1, 1),
-        options={"time_limit": seconds},
+        options={"time_limit": LONGEST},
     )
     if found.status != 0 or found.x is None:
         return None

@@ -99,12 +99,12 @@ def cut_onnx(
     return _part(models[0], first, {name: name for name in first.inputs}, outputs), suffixes
 
 
-def onnx_part(model: ModelProto, threads: int = 1) -> Part:
-    """Return a function that executes a model with onnxruntime on the CPU."""
+def onnx_part(model: ModelProto) -> Part:
+    """Return a function that executes a model with onnxruntime on the CPU, in one thread."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
