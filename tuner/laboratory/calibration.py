@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["measure_model", "measure_server_model", "train_in_simulation"]
 
+TRAINING_WINDOW = 20.0
+"""Length of a window of training, virtual s. Long ones are cheap here and less noisy than live ones."""
+
 
 def measure_server_model(
     attachment: Attachment, window: float, *, rates: Sequence[float] = (), rounds: int = 1
@@ -132,7 +135,6 @@ def train_in_simulation(
     *,
     rates: Sequence[float],
     windows: int = 60,
-    window: float = 20.0,
     space: KnobSpace,
     seed: int = 0,
     progress: Callable[[], None] = lambda: None,
@@ -144,7 +146,6 @@ def train_in_simulation(
         objective: What is minimised.
         rates: Loads, requests/s.
         windows: Windows per load.
-        window: Length of a window, virtual s. Long ones are cheap here and less noisy than live ones.
         space: The live server's knobs.
         seed: Of arrivals, noise and exploration.
         progress: Called after each window.
@@ -153,21 +154,19 @@ def train_in_simulation(
     from tuner.agents.training import Callbacks, learn
     from tuner.envs.twin import twin_env
 
-    agent: RRL | None = None
+    assert rates, "at least one rate is trained"
+    agent = RRL(space, objective=objective, seed=seed, synchronous=True)
     for number, rate in enumerate(rates):
         environment = twin_env(
             model,
             space,
             objective,
             rate=rate,
-            window=window,
+            window=TRAINING_WINDOW,
             episode_windows=windows,
             levels=LoadLevels(),
         )
-        if agent is None:
-            agent = RRL(space, objective=objective, seed=seed, synchronous=True)
         learn(environment, agent, windows, seed=seed + number, callbacks=Callbacks(progress=progress))
         environment.close()
-    assert agent is not None, "at least one rate is trained"
     agent.transfer()  # a single real window outweighs what was simulated
     return agent
