@@ -15,54 +15,31 @@ memory first, and within it the fastest kind first; the rest of a session goes o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
 
 import numpy as np
 
 from tuner.planning.packing.consolidation import consolidate
-from tuner.planning.packing.load import LoadArrays, SessionLoad, load_arrays
+from tuner.planning.packing.filling import (
+    Bin,
+    Filling,
+    Packing,
+    has_fallen,
+    keep_hosted,
+    pack_afresh,
+    place_rest,
+    release,
+)
+from tuner.planning.packing.load import SessionLoad, load_arrays
 from tuner.planning.packing.plan import Backend, ClusterPlan, PlannedBackend, PlannedSession, Unserved
-from tuner.planning.packing.squishy import PackedNode, best_node
 from tuner.rounding import ROUNDING
 
 __all__ = ["LoadOfKind", "plan_epoch"]
 
 LoadOfKind = Callable[[str], Sequence[SessionLoad | None]]
 """The sessions on a kind of backends, always in one order; None for those that cannot execute there."""
-Packing = Callable[[Sequence[SessionLoad], Sequence[float], float], list[PackedNode]]
-"""Packs loads at these rates onto accelerators with this memory, bytes."""
-WHOLE = 1 - 1e-6
-"""A session fills a backend from this part of its peak rate on."""
-LOW = 0.97
-"""Backends are released only if the load is below this part of the epoch before (the authors' code)."""
-HOSTED_BONUS = 1e6
-"""Added to the worth of a backend that hosts a session already, so that it comes before all others."""
-
-
-@dataclass
-class _Bin:
-    """A backend while it is being filled."""
-
-    backend: Backend
-    node: PackedNode
-
-
-@dataclass
-class _Cluster:
-    """What is planned so far, and what is left."""
-
-    loads: Sequence[SessionLoad]
-    arrays: LoadArrays
-    """The loads as arrays."""
-    left: list[float]
-    """requests/s of each session that are still to be placed."""
-    nowhere_else: list[bool]
-    """Whether no other group of backends can serve the session."""
-    spill: float = 1.0
-    """Part of its duty cycle up to which a backend may execute before it loses sessions."""
-    bins: list[_Bin] = field(default_factory=list)
 
 
 def plan_epoch(
@@ -160,7 +137,7 @@ def _fill(
     spill: float,
     *,
     tight: bool = False,
-) -> tuple[list[_Bin], list[float]]:
+) -> tuple[list[Bin], list[float]]:
     """Return the filled backends of all groups, and the rates that are left.
 
     If ``tight``, backends are released for what has no place, too, and not only where the load fell.
@@ -175,19 +152,19 @@ def _fill(
         own = [rate if fits else 0.0 for rate, fits in zip(left, group.usable, strict=True)]
         others = [other.usable for other in groups if other is not group]
         alone = [not any(fits) for fits in zip(*others, strict=True)] or [True] * len(own)
-        cluster = _Cluster(loads, load_arrays(loads), own, alone, spill)
+        filling = Filling(loads, load_arrays(loads), own, alone, spill)
         if previous is None:
-            _pack_afresh(cluster, group.backends, packing)
+            pack_afresh(filling, group.backends, packing)
         else:
-            _keep(cluster, group.backends, previous)
-            _place_rest(cluster, group.backends)
+            keep_hosted(filling, group.backends, previous)
+            place_rest(filling, group.backends)
             if tight:
-                _release(cluster, group.backends)
-            if _load_of(cluster) < LOW * _load_before(cluster, group.backends, previous):
-                _release(cluster)
-        bins += cluster.bins
+                release(filling, group.backends)
+            if has_fallen(filling, group.backends, previous):
+                release(filling)
+        bins += filling.bins
         left = [
-            rest if fits else rate for rest, rate, fits in zip(cluster.left, left, group.usable, strict=True)
+            rest if fits else rate for rest, rate, fits in zip(filling.left, left, group.usable, strict=True)
         ]
     return bins, left
 
@@ -196,160 +173,7 @@ def _nothing(name: str) -> SessionLoad:
     return SessionLoad(name=name, latency=np.array([0.0, 1.0]), budget=0.0, rate=0.0)
 
 
-def _pack_afresh(cluster: _Cluster, backends: Sequence[Backend], packing: Packing) -> None:
-    """Pack all loads anew onto empty backends; if too few, the fullest nodes. Modifies ``cluster``."""
-    nodes = packing(cluster.loads, cluster.left, backends[0].memory)
-    if len(nodes) > len(backends):  # first those with a session that has no other place
-        nodes.sort(key=lambda node: (-_has_only_place_here(cluster, node), -node.occupancy))
-    for backend, node in zip(backends, nodes, strict=False):
-        cluster.bins.append(_Bin(backend, node))
-        _mark_placed(cluster, node.loads)
-
-
-def _has_only_place_here(cluster: _Cluster, node: PackedNode) -> bool:
-    return any(cluster.nowhere_else[load] for load, _ in node.loads)
-
-
-def _mark_placed(cluster: _Cluster, loads: Iterable[tuple[int, float]]) -> None:
-    """Subtract placed (load, requests/s) from what is left. ``cluster`` is modified in place."""
-    for load, rate in loads:
-        cluster.left[load] = max(cluster.left[load] - rate, 0.0)
-        if cluster.left[load] <= ROUNDING * cluster.loads[load].rate:
-            cluster.left[load] = 0.0
-
-
-def _keep(cluster: _Cluster, backends: Sequence[Backend], previous: ClusterPlan) -> None:
-    """Let backends keep what they host, at the new rates. ``cluster`` is modified in place."""
-    index = {load.name: number for number, load in enumerate(cluster.loads)}
-    known = {backend.name: backend for backend in backends}
-    hosted = {name: rates for name, rates in previous.hosted.items() if name in index}
-    shares: dict[str, dict[int, float]] = {}
-    for name, rates in hosted.items():
-        here = {backend: rate for backend, rate in rates.items() if backend in known}
-        load = cluster.loads[index[name]]
-        for backend, rate in _shares(load, here, cluster.left[index[name]]).items():
-            shares.setdefault(backend, {})[index[name]] = rate
-    for name, members in shares.items():
-        node = _without_overload(cluster, members, known[name].memory)
-        if node is not None:
-            cluster.bins.append(_Bin(known[name], node))
-            _mark_placed(cluster, node.loads)
-
-
-def _shares(load: SessionLoad, before: dict[str, float], rate: float) -> dict[str, float]:
-    """Return a session's new rate on the backends that host it; what they cannot take is left out."""
-    peak = load.peak
-    full = [name for name, own in before.items() if own >= WHOLE * peak]
-    rest = {name: own for name, own in before.items() if own < WHOLE * peak}
-    whole = full[: int(rate / peak + ROUNDING)] if peak else []
-    shares = dict.fromkeys(whole, peak)
-    remaining = rate - peak * len(whole)
-    if len(whole) < len(full) and remaining > sum(rest.values()) + ROUNDING * rate:
-        shares[full[len(whole)]] = remaining  # less than it had, where the others would have more
-    elif rest and remaining > ROUNDING * rate:
-        factor = remaining / sum(rest.values())
-        shares |= {name: min(own * factor, peak) for name, own in rest.items()}
-    return shares
-
-
-def _without_overload(cluster: _Cluster, members: dict[int, float], memory: float) -> PackedNode | None:
-    """Return the node without the cheapest sessions, until the rest fits; None if nothing fits."""
-    loads = cluster.loads
-    by_cost = sorted(members.items(), key=lambda member: -member[1] / loads[member[0]].peak)
-    while by_cost:
-        node = _fit_node(cluster, by_cost, memory, cluster.spill)
-        if node is not None:
-            return node
-        by_cost.pop()
-    return None
-
-
-def _fit_node(
-    cluster: _Cluster, members: Sequence[tuple[int, float]], memory: float, full: float = 1.0
-) -> PackedNode | None:
-    """Return the node that serves (load, requests/s); None if there would be no time or memory for it."""
-    if sum(cluster.loads[load].memory for load, _ in members) > memory * (1 + ROUNDING):
-        return None
-    return best_node(cluster.arrays, members, full)
-
-
-def _place_rest(cluster: _Cluster, backends: Sequence[Backend]) -> None:
-    """Pack what is left: whole accelerators, then residues by best fit. ``cluster`` is modified in place."""
-    used = {each.backend.name for each in cluster.bins}
-    free = [backend for backend in backends if backend.name not in used]
-    pieces: list[tuple[float, int, float]] = []
-    for index, load in enumerate(cluster.loads):
-        rate = cluster.left[index]
-        if rate <= 0:
-            continue
-        whole = int(rate / load.peak + ROUNDING)
-        pieces += [(1.0, index, load.peak)] * whole
-        if (rest := rate - whole * load.peak) > ROUNDING * rate:
-            pieces.append((rest / load.peak, index, rest))
-    for _, index, rate in sorted(pieces, key=lambda piece: -piece[0]):
-        if not _place(cluster, index, rate, cluster.bins):
-            node = _fit_node(cluster, [(index, rate)], math.inf) if free else None
-            if node is None:
-                continue
-            cluster.bins.append(_Bin(free.pop(0), node))
-        _mark_placed(cluster, [(index, rate)])
-
-
-def _place(cluster: _Cluster, load: int, rate: float, bins: Sequence[_Bin]) -> bool:
-    """Add a rate to the bin that it fills best; return whether one had room. That bin is modified."""
-    best, chosen, made = 0.0, None, None
-    for each in bins:
-        members = dict(each.node.loads)
-        here = load in members
-        members[load] = members.get(load, 0.0) + rate
-        node = _fit_node(cluster, list(members.items()), each.backend.memory)
-        if node is not None and (worth := node.occupancy + HOSTED_BONUS * here) > best:
-            best, chosen, made = worth, each, node
-    if chosen is None or made is None:
-        return False
-    chosen.node = made
-    return True
-
-
-def _load_of(cluster: _Cluster) -> float:
-    served = [(load, rate) for each in cluster.bins for load, rate in each.node.loads]
-    return sum(rate / cluster.loads[load].peak for load, rate in served)
-
-
-def _load_before(cluster: _Cluster, backends: Sequence[Backend], previous: ClusterPlan) -> float:
-    """Return the load of these backends in the epoch before; what others had is no load that they lost."""
-    peaks = {load.name: load.peak for load in cluster.loads}
-    here = {backend.name for backend in backends}
-    return sum(
-        rate / peaks[name]
-        for name, rates in previous.hosted.items()
-        for backend, rate in rates.items()
-        if backend in here and peaks.get(name)
-    )
-
-
-def _release(cluster: _Cluster, backends: Sequence[Backend] | None = None) -> None:
-    """Empty the least occupied backends whose sessions all fit onto others. ``cluster`` is modified.
-
-    Args:
-        cluster: What is planned.
-        backends: All of the group, to place what is left on those that are emptied; only as many as it needs.
-    """
-    for least in sorted(cluster.bins, key=lambda each: each.node.occupancy):
-        if backends is not None and not any(cluster.left):
-            return
-        others = [each for each in cluster.bins if each is not least]
-        before = [each.node for each in others]
-        if all(_place(cluster, load, rate, others) for load, rate in least.node.loads):
-            cluster.bins = others
-            if backends is not None:
-                _place_rest(cluster, backends)
-        else:
-            for each, node in zip(others, before, strict=True):
-                each.node = node
-
-
-def _assign_backends(groups: Sequence[_Group], bins: list[_Bin], previous: ClusterPlan) -> list[_Bin]:
+def _assign_backends(groups: Sequence[_Group], bins: list[Bin], previous: ClusterPlan) -> list[Bin]:
     """Give the nodes of each group to its backends so that few models move."""
     from scipy.optimize import linear_sum_assignment
 
@@ -363,13 +187,13 @@ def _assign_backends(groups: Sequence[_Group], bins: list[_Bin], previous: Clust
         ).reshape(len(own), len(group.backends))
         rows, columns = linear_sum_assignment(-kept)
         pairs = zip(rows.tolist(), columns.tolist(), strict=True)
-        renamed += [_Bin(group.backends[column], own[row].node) for row, column in pairs]
+        renamed += [Bin(group.backends[column], own[row].node) for row, column in pairs]
     return renamed
 
 
 def _plan(
     groups: Sequence[_Group],
-    bins: Sequence[_Bin],
+    bins: Sequence[Bin],
     left: dict[str, float],
     previous: ClusterPlan | None,
     backends: Sequence[Backend],
@@ -399,7 +223,7 @@ def _plan(
     )
 
 
-def _planned_backend(each: _Bin, group: _Group) -> PlannedBackend:
+def _planned_backend(each: Bin, group: _Group) -> PlannedBackend:
     sessions, memory = [], 0.0
     for (index, rate), batch in zip(each.node.loads, each.node.batches, strict=True):
         load = group.load(index)
