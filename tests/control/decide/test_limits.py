@@ -9,24 +9,16 @@ from typing import Any
 import pytest
 
 from tests.builders import (
-    OBJECTIVE,
-    SPACE,
-    ScriptedAgent,
     changed,
     configuration,
     measurement,
     turn,
 )
-from tuner.control import Apply, ControlLoop, GuardLimits, Hold, Rollback
+from tests.control.decide.loop_bed import loop_with
+from tuner.control import Apply, Hold, Rollback
 from tuner.control.decide.event import Failed
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import implausible
-from tuner.knobs import Configuration
-
-
-def loop_with(*proposals: Configuration, **limits: Any) -> tuple[ControlLoop, ScriptedAgent]:
-    agent = ScriptedAgent(*proposals)
-    return ControlLoop(SPACE, OBJECTIVE, agent, limits=GuardLimits(**limits)), agent
 
 
 def test_no_more_reloads_than_an_hour_has() -> None:

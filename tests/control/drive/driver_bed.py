@@ -208,3 +208,16 @@ def away(server: FakeServer, running: Configuration) -> None:
     """The server goes, and comes back with another configuration."""
     server.away_until = server.clock.now() + 3
     server.running = running
+
+
+def silent(target: FakeServer, *, done: bool) -> None:
+    """Its next change is not answered, whether it was done or not; later ones are."""
+    apply = target.apply
+
+    def vanish(wanted: Configuration) -> NoReturn:
+        target.apply = apply  # type: ignore[method-assign]
+        if done:
+            apply(wanted)
+        raise Unreachable("connection reset")
+
+    target.apply = vanish  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import configuration, measurement
-from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, raising, unseen
+from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, raising, silent, unseen
 from tuner.control import Hold, Rollback, RunState
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
 from tuner.knobs import Configuration
@@ -298,15 +298,8 @@ def test_a_rollback_whose_end_was_not_seen_is_not_on_probation() -> None:
     server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
     driver, heard = drive(server, configuration(2))
     driver.step()
-    apply = server.apply
-
-    def apply_and_go_silent(wanted: Configuration) -> NoReturn:
-        apply(wanted)
-        raise Unreachable("connection reset")
-
-    server.apply = apply_and_go_silent  # type: ignore[method-assign]
+    silent(server, done=True)
     driver.step()
-    server.apply = apply  # type: ignore[method-assign]
     server.measure = lambda seconds, settle=0.0, enough=math.inf: measurement(  # type: ignore[method-assign, misc]
         running=server.running, failures=9, end=server.clock.now()
     )
@@ -389,15 +382,8 @@ def test_a_change_whose_end_was_not_seen_is_ours() -> None:
     """The server went away in the middle and came back with it: it is on probation, not somebody else's."""
     server = FakeServer(FakeClock(), lambda c: 0.5 if c == configuration(2) else 0.02)
     driver, heard = drive(server, configuration(2))
-    apply = server.apply
-
-    def apply_and_go_silent(wanted: Configuration) -> NoReturn:
-        apply(wanted)
-        raise Unreachable("connection reset")
-
-    server.apply = apply_and_go_silent  # type: ignore[method-assign]
+    silent(server, done=True)
     first = driver.step()
-    server.apply = apply  # type: ignore[method-assign]
     second = driver.step()
 
     assert (first.outcome, first.error) == ("failed", "connection reset")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from tests.builders import OBJECTIVE, configuration
 from tests.control.drive.driver_bed import (
@@ -14,7 +14,6 @@ from tests.control.drive.driver_bed import (
 from tuner.control import Driver
 from tuner.control.store.journal import StoreJournal, replay, resolve_unfinished
 from tuner.control.store.store import Store
-from tuner.errors import Unreachable
 from tuner.knobs import Configuration
 
 GOOD, BAD = configuration(), configuration(4)
@@ -37,16 +36,3 @@ def life(
 
 def outcomes(store: Store) -> list[str]:
     return [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
-
-
-def silent(target: FakeServer, *, done: bool) -> None:
-    """Its next change is not answered, whether it was done or not; later ones are."""
-    apply = target.apply
-
-    def vanish(wanted: Configuration) -> NoReturn:
-        target.apply = apply  # type: ignore[method-assign]
-        if done:
-            apply(wanted)
-        raise Unreachable("connection reset")
-
-    target.apply = vanish  # type: ignore[method-assign]

@@ -9,8 +9,8 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import SPACE, ScriptedAgent
-from tests.control.drive.driver_bed import FakeClock, FakeServer
-from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, silent
+from tests.control.drive.driver_bed import FakeClock, FakeServer, silent
+from tests.control.store.lives_bed import BAD, GOOD, life, outcomes
 from tuner.control import Driver, Rollback
 from tuner.control.store.store import Store
 from tuner.knobs import Configuration, KnobSpace

@@ -14,8 +14,9 @@ from tests.control.drive.driver_bed import (
     FakeClock,
     FakeServer,
     drive,
+    silent,
 )
-from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server, silent
+from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server
 from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Hold, Rollback, WindowRecord
 from tuner.control.store.journal import last_change

@@ -14,9 +14,10 @@ from tests.control.drive.driver_bed import (
     FakeServer,
     ServerAndClients,
     drive,
+    silent,
     unseen,
 )
-from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server, silent
+from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server
 from tests.control.store.store_bed import Times
 from tuner.control import Apply, Driver, Hold, Rollback
 from tuner.control.decide.orders import Orders

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tests.builders import OBJECTIVE, SPACE, configuration, measurement
+from tests.control.store.lives_bed import outcomes
 from tests.control.store.store_bed import APPLY, Times, entered, journal, record, state
 from tuner.adapters import ApplyReport
 from tuner.control.decide.decision import Apply, Hold, Rollback
@@ -225,10 +226,6 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as full:
         full.setattr(Database, "writing", refuse)
         yield
-
-
-def outcomes(store: Store) -> list[str]:
-    return [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
 
 
 def test_a_transaction_is_whole_or_nothing(store: Store) -> None:
