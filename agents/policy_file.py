@@ -274,7 +274,7 @@ def check_knobs(folder: Path, manifest: Manifest, space: KnobSpace) -> None:
 
 
 def check_grids(folder: Path, manifest: Manifest, grids: Grids) -> None:
-    """Check that grids which are given for some knobs are those that a policy was learned with.
+    """Check that the grids given for some knobs are those of a policy.
 
     Raises:
         InvalidInput: A knob is unknown, or has another grid; names all such.
@@ -283,7 +283,9 @@ def check_grids(folder: Path, manifest: Manifest, grids: Grids) -> None:
 
 
 def grids_of(folder: Path) -> dict[str, tuple[float, ...]]:
-    """Return the grids that a policy was learned with: a server's own contain what it runs, which changes.
+    """Return the grids that a policy was learned with.
+
+    The server's own grids may differ from them: they contain what it runs now, which changes.
 
     Raises:
         StorageError: There is no policy, or it is damaged.
@@ -292,7 +294,7 @@ def grids_of(folder: Path) -> dict[str, tuple[float, ...]]:
 
 
 def check_objective(folder: Path, manifest: Manifest, objective: object) -> None:
-    """Check that the costs in a policy are those of an objective, whose text says what it is.
+    """Check that the costs in a policy are those of an objective. Two with the same text are the same.
 
     Raises:
         InvalidInput: They are those of another one; names both.

@@ -137,8 +137,8 @@ class Smoother:
     def surprise(self, state: State, configuration: int, cost: float) -> float:
         """Return by how many standard deviations the logarithm of a window's cost is above what was expected.
 
-        Beyond the ceiling that holds for what predictions rest on, a cost was not predicted, and is no sign
-        that the machine has changed.
+        Costs above the ceiling are cut off, as they are for predictions. A cost beyond it could not be
+        predicted, so it is no sign that the machine has changed.
         """
         mean, deviation = self.predict(state, np.array([configuration]))
         most = self.measured.least(self.load(state), state.level) + self.parameters.smoothing.ceiling

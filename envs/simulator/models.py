@@ -117,8 +117,8 @@ def server_of(server: object, kind: type[Kind], known: Mapping[str, Kind], name:
 def kind_of(space: KnobSpace) -> type[AnyModel]:
     """Return the kind of model that describes a server with some knobs.
 
-    Knobs for operations and threads are those of a TensorFlow Serving on a CPU, a batch timeout and batch
-    threads those of one that batches on a GPU. Anything else is described like a Triton.
+    A TensorFlow Serving on a CPU has knobs for operations and threads. One that batches on a GPU has a batch
+    timeout and batch threads. Any other server is described like a Triton.
     """
     names = set(space.names)
     if {INTER_OP, INTRA_OP} <= names and space.with_role(Role.PARALLELISM) is not None:

@@ -41,7 +41,7 @@ def _pipe(path: Path) -> None:
 
 
 def _with_policy(make: Writer) -> Writer:
-    """Return what writes a file that names a policy, whose manifest a function writes."""
+    """Return a function that writes a file with a policy; ``make`` writes the manifest of that."""
 
     def write(path: Path) -> None:
         folder = path.parent / POLICY
@@ -53,7 +53,7 @@ def _with_policy(make: Writer) -> Writer:
 
 
 def _with_archive(pack: Callable[[], bytes]) -> Writer:
-    """Return what writes a file that names a policy with such an archive, under a digest that fits."""
+    """Return a function that writes a file with a policy; its archive is what ``pack`` returns."""
 
     def write(manifest: Path) -> None:
         data = pack()

@@ -26,9 +26,10 @@ class Stopped(Exception):
 
 
 class UserCommand(TyperCommand):
-    """A command whose options are given once, unless they may be repeated, and whose numbers are finite.
+    """A command that checks its options before it runs.
 
-    None of the files that it writes is one that it reads, or that it writes for another option.
+    An option is given once, unless it may be repeated. Numbers are finite. A file that the command writes is
+    no file that it reads, or that it writes for another option.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

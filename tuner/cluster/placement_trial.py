@@ -39,7 +39,7 @@ HIGHER = 1.01
 
 
 class ChosenPlacement(NamedTuple):
-    """The plan that was chosen, and what it serves of other arrivals than those by which it was.
+    """The plan that was chosen, and what it serves under other arrivals than those it was chosen by.
 
     Rates are in requests/s, within the quantile of every session.
     """

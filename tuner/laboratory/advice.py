@@ -261,10 +261,11 @@ def _state(levels: LoadLevels, present: int, quiet: Sequence[Measurement], rate:
 def _belief(
     space: KnobSpace, objective: Objective, present: int, quiet: Sequence[Measurement], rate: float
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]] | None:
-    """Return the logarithms of costs at a rate and their deviations after some windows of a configuration.
+    """Return what each configuration is thought to cost at a rate, after some windows of one of them.
 
-    The last says in which respects the server is unlike those that the estimator was trained on. None if no
-    window shows what the estimator has to know.
+    Returns:
+        The logarithms of the costs, their standard deviations, and in which respects the server is unlike
+        those of the estimator's training. None if no window shows what the estimator has to know.
     """
     from tuner.agents.rrl import RRL
 

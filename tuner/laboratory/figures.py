@@ -114,8 +114,8 @@ def above(panel: Axes) -> None:
 def draw_bars(panel: Axes, series: Sequence[Series], label: str, *, most: float | None = None) -> None:
     """Draw one figure per agent: the median as a bar, from the least to the greatest as a line.
 
-    The names stand on the left and the medians on the right, where they hide nothing. A line that ends at the
-    edge says that some seeds never got there, a line without a bar that half of them or more did not.
+    The names stand on the left and the medians on the right, where they hide nothing. Where a line
+    ends at the edge, some seeds never got there; where a line has no bar, half of them or more never did.
 
     Args:
         panel: Where.

@@ -37,7 +37,7 @@ def parameter(default: float, about: str, *, least: float = 0.0, most: float = m
 class Workload(ABC):
     """The load of an episode, window by window.
 
-    Parameters that are times are shares of the episode, those that are rates are relative to the nominal one.
+    Times among its parameters are shares of the episode; rates are relative to the nominal one.
 
     Life: made once from a spec and a nominal rate (:func:`tuner.workload.workload`), asked for the rates
     of each episode. It prints as the spec that makes it again, so that two plain values, the text and the

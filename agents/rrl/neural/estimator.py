@@ -117,10 +117,11 @@ def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
 def _kept_or_broken(kept: LogCosts, broken: LogCosts, logs: np.ndarray, latency: LogCosts) -> LogCosts:
     """Return the costs where it is uncertain whether the SLO is kept or broken.
 
-    A cost is that of a kept SLO with the probability that the latency stays within it, else that of a broken
-    one. The part of the cost that is linear in the latency has the latency's uncertainty, in common with
-    other configurations and alone. The rest of the uncertainty is the leap: it is of each configuration
-    alone, because how near others came to the SLO does not tell on which side of it this one is.
+    With the probability that the latency stays within the SLO, the cost is that of a kept SLO; otherwise it
+    is that of a broken one. The part of the cost that is linear in the latency has the latency's uncertainty,
+    in common with other configurations and alone. The rest of the uncertainty is the leap: it is of each
+    configuration alone, because how near others came to the SLO does not tell on which side of it this one
+    is.
 
     Args:
         kept: Costs if it is kept.

@@ -100,8 +100,8 @@ class NeuralPrior:
     def broken(self) -> float:
         """Logarithm of the cost that just breaks the SLO, with the goals ``cpu`` and ``gpu``; else -inf.
 
-        The configuration of the least use often lies close to the SLO, so that those which may just break it
-        have to be tried. That of the least latency lies far from it.
+        The configuration of the least use often lies close to the SLO. To find it, configurations must be
+        tried that may just break the SLO. The configuration of the least latency lies far from it.
         """
         return math.log(2.0) if self._objective.goal in ("cpu", "gpu") else -math.inf
 

@@ -20,8 +20,8 @@ class BrokenPromise(Exception):
 class Kind:
     """One kind of fault.
 
-    After each of them it is asked, too, whether clients are served, whether the daemon knows why the server
-    runs what it runs, and whether every decision but the newest has an end.
+    After each fault three more things are checked: clients are served, the daemon knows why the server runs
+    what it runs, and every decision but the newest has an end.
     """
 
     name: str

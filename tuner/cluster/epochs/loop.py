@@ -1,4 +1,4 @@
-"""The closed loop: at each look at the rates a planner may plan again; models load, and routes follow.
+"""The closed loop: a planner looks at the rates and may plan again; models load, and routes follow.
 
 The planner looks at what happened at least every ``LOOK`` seconds, and at the end of each epoch. It knows the
 rates only from what came. An accelerator that loads models executes nothing meanwhile; requests are sent by

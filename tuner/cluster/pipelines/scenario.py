@@ -158,7 +158,7 @@ class PipelineScenario(StrictPart):
         return PipelineSpec(stages, self.query.slo, self.hop_ms / 1e3, carried, proactive)
 
     def _gathering(self, latency: dict[str, float]) -> dict[str, float]:
-        """Return what the batches of the stages behind each wait for at most, but for the unluckiest, s.
+        """Return how long, behind each stage, batches wait to gather: the quantile of the sum over a path, s.
 
         A batch waits between nothing and the execution before it. PARD takes the 10 % quantile of the sum: it
         serves the requests with the most time left first under overload. Those that are served from the head

@@ -69,10 +69,13 @@ class Hardware:
         return _table(profiles, min([useful, *limits, session.max_batch or useful]))
 
     def capping_kind(self, session: Session) -> tuple[str, int, str] | None:
-        """Return what keeps a session's batches smaller than they could be on accelerators of another kind.
+        """Return which kind of accelerators keeps a session's batches small on all others.
 
-        That is the kind with the shortest table of execution times, the largest batch in it, which is that of
-        all kinds, and the first kind on which more would be in time; None if there is none.
+        The largest batch in the shortest table of execution times is the largest on every kind.
+
+        Returns:
+            The kind with that table, its largest batch, and the first kind on which a larger one would be in
+            time; None if there is no such kind.
         """
         profiles = dict(zip(self.kinds, self._profiles(session), strict=True))
         known = {kind: profile.known for kind, profile in profiles.items() if profile.known is not None}

@@ -36,7 +36,7 @@ class NetworkDraws(NamedTuple):
 
 
 class Allowance(StrictPart):
-    """The delays that the policy assumes, where they are not those that a scenario chooses by itself."""
+    """The delays that the policy assumes, in place of those that the scenario chooses by itself."""
 
     control_ms: NotNegative | None = None
     data_ms_per_request: NotNegative | None = None

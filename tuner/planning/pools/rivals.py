@@ -64,9 +64,9 @@ Rival = Callable[[np.ndarray, Evaluate, np.random.Generator, int | None], Search
 def _search(method: Callable[[_Walk], None]) -> Rival:
     """Return a method as a search over pools.
 
-    Its arguments are the instances of each type in each pool (n, T), what returns the throughput of a pool
-    and is asked for each at most once, the generator of everything random, and the most evaluations: None
-    for as many as there are pools.
+    The search takes the instances of each type in each pool, (n, T); a function that returns the throughput
+    of a pool, and is called at most once for each; the generator of everything random; and how many pools may
+    be evaluated, None for all.
     """
 
     @wraps(method)

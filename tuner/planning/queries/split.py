@@ -86,8 +86,8 @@ def best_split(query: Query, choices: dict[str, Choices]) -> Batches:
 def _usual_step(slo_ms: float) -> float:
     """Return the step of the grid unless the query says otherwise, ms.
 
-    Times are mostly measured, and SLOs set, in whole milliseconds: on this grid they are exact, so that those
-    fit that add up to the SLO. Of an SLO above ``MOST_STEPS`` ms a step has several.
+    Times are mostly measured, and SLOs set, in whole milliseconds. On this grid they are exact, so times that
+    add up to the SLO fit into it. With an SLO above ``MOST_STEPS`` ms, a step is several milliseconds long.
     """
     return max(1.0, math.ceil(slo_ms / MOST_STEPS)) / math.ceil(GRID / slo_ms)
 

@@ -42,8 +42,8 @@ def candidate_placements(spec: ClusterSpec, rates: Sequence[float]) -> Iterator[
 def balanced_placement(spec: ClusterSpec, rates: Sequence[float], plan: Placement) -> Placement:
     """Return a plan in which parts of sessions have moved to where there is room for bursts.
 
-    A kind of accelerators stays as it is if it hosts a session that it cannot serve in time, or if an
-    accelerator hosts more sessions than it can serve at any rate. Without a rate all stays.
+    Nothing moves on a kind of accelerators that hosts a session which it cannot serve in time, or where one
+    accelerator hosts more sessions than it can serve at any rate. Without rates nothing moves at all.
 
     Args:
         spec: Sessions and accelerators.
