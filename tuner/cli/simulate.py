@@ -26,7 +26,6 @@ from tuner.cli.simulate_query import simulate_query
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tuner.cluster.epochs import EpochRun
     from tuner.cluster.scenario import Scenario
     from tuner.scheduling.log import EventLog
 
@@ -78,18 +77,23 @@ def simulate(
     scenario = load_scenario(file, "simulate", seed, seconds, outputs)
     console = make_console()
     print_notes(console, scenario.notes)
-    if scenario.planner is not None:
+    if scenario.planner is None:
+        _refuse(metrics, "--metrics", "needs a scenario with a planner")
+        _simulate_once(scenario, console, out, trace)
+    else:
         _refuse(trace, "--trace", "is not written with a planner")
-        epochs = _simulate_epochs(scenario, console, out)
-        if metrics is not None:
-            _save_metrics(metrics, epochs.records[-1].desired, file.stem)
-        return
-    _refuse(metrics, "--metrics", "needs a scenario with a planner")
-    _simulate_as_it_is(scenario, console, out, trace)
+        _simulate_epochs(scenario, console, out, metrics, file.stem)
 
 
-def _simulate_as_it_is(scenario: Scenario, console: Console, out: Path | None, trace: Path | None) -> None:
-    """Simulate a cluster that is not planned again."""
+def _refuse(path: Path | None, option: str, why: str) -> None:
+    from tuner.errors import InvalidInput
+
+    if path is not None:
+        raise InvalidInput(option, why, "leave it out")
+
+
+def _simulate_once(scenario: Scenario, console: Console, out: Path | None, trace: Path | None) -> None:
+    """Simulate a cluster without a planner, and show how it served."""
     from tuner.cli.console import make_progress, print_notes
     from tuner.cluster import EventLog
     from tuner.cluster import simulate as run
@@ -112,23 +116,18 @@ def _simulate_as_it_is(scenario: Scenario, console: Console, out: Path | None, t
     save(out, scenario, outcome.seconds, outcome_json(scenario, outcome))
 
 
-def _refuse(path: Path | None, option: str, why: str) -> None:
-    from tuner.errors import InvalidInput
-
-    if path is not None:
-        raise InvalidInput(option, why, "leave it out")
-
-
-def _save_metrics(path: Path, desired: int, cluster: str) -> None:
+def _save_trace(path: Path, names: list[str], log: EventLog) -> None:
+    from tuner.cluster import chrome_trace
     from tuner.files.storage import write_atomically
-    from tuner.planning.autoscale import metric_text
 
-    write_atomically(path, metric_text(desired, cluster))
-    print(path)
+    write_atomically(path, json.dumps(chrome_trace(log, names)))
+    print(path if log.complete else f"{path} (the first {TRACED:,} events)")
 
 
-def _simulate_epochs(scenario: Scenario, console: Console, out: Path | None) -> EpochRun:
-    """Simulate under a planner, and show each of its intervals."""
+def _simulate_epochs(
+    scenario: Scenario, console: Console, out: Path | None, metrics: Path | None, name: str
+) -> None:
+    """Simulate a cluster of that name under a planner, and show each of its intervals."""
     from tuner.cli.console import make_progress
     from tuner.cluster.epochs import simulate_epochs
 
@@ -141,12 +140,13 @@ def _simulate_epochs(scenario: Scenario, console: Console, out: Path | None) -> 
     console.print(outcome_table(scenario, run.outcome))
     content = outcome_json(scenario, run.outcome) | {"planner": scenario.planner} | run.to_json()
     save(out, scenario, run.outcome.seconds, content)
-    return run
+    if metrics is not None:
+        _save_metrics(metrics, run.records[-1].desired, name)
 
 
-def _save_trace(path: Path, names: list[str], log: EventLog) -> None:
-    from tuner.cluster import chrome_trace
+def _save_metrics(path: Path, desired: int, cluster: str) -> None:
     from tuner.files.storage import write_atomically
+    from tuner.planning.autoscale import metric_text
 
-    write_atomically(path, json.dumps(chrome_trace(log, names)))
-    print(path if log.complete else f"{path} (the first {TRACED:,} events)")
+    write_atomically(path, metric_text(desired, cluster))
+    print(path)
