@@ -15,7 +15,7 @@ from tuner.agents.rrl.forms import form
 from tuner.control.decide.evidence import SPREAD
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, Role
-from tuner.laboratory.advice import advise
+from tuner.laboratory.advice import ServerBelief, advise
 from tuner.measurement import NOT_KNOWN
 
 
@@ -239,7 +239,7 @@ def test_what_is_better_but_too_unsure_is_named(
     mean, deviation = np.full(SPACE.size, math.log(0.48)), np.full(SPACE.size, 0.15)
     mean[here], deviation[here] = math.log(0.50), 0.05
     mean[other], deviation[other] = math.log(expected), spread
-    monkeypatch.setattr("tuner.laboratory.advice._belief", lambda *_: (mean, deviation, ()))
+    monkeypatch.setattr("tuner.laboratory.advice._belief", lambda *_: ServerBelief(mean, deviation, ()))
 
     advice = advise(SPACE, OBJECTIVE, configuration(), [measurement(0.5 * OBJECTIVE.slo.latency)])
 

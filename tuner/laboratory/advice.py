@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -187,6 +188,41 @@ def _let_learn(
             agent.update(state, present, cost, state)
 
 
+class ServerBelief(NamedTuple):
+    """What is thought of every configuration, by its number."""
+
+    mean: np.ndarray  # (size,) expected logarithms of the costs
+    deviation: np.ndarray  # (size,) their standard deviations
+    unlike: tuple[str, ...]
+    """In which respects the server is unlike those of the estimator's training."""
+
+
+class Estimates(NamedTuple):
+    """What the estimator expects of the configurations under the load."""
+
+    space: KnobSpace
+    slo: float
+    """s"""
+    cost: ServerBelief
+    latency: ServerBelief
+    """Of the objective of the least latency, whose cost is the latency over the SLO."""
+
+    def row(self, number: int, name: str) -> AdviceRow:
+        """Return what is expected of a configuration."""
+        return AdviceRow(
+            name=name,
+            configuration=self.space.decode(number),
+            expected=unsaturated(math.exp(self.latency.mean[number])) * self.slo,
+            uncertainty=float(self.latency.deviation[number]),
+            cost=math.exp(self.cost.mean[number]),
+        )
+
+    def hope(self, numbers: np.ndarray) -> bool:
+        """Whether one of these configurations may keep the SLO."""
+        lowest = (self.latency.mean - SURE * self.latency.deviation)[numbers].min()
+        return unsaturated(math.exp(lowest)) <= 1.0
+
+
 def _from_estimator(
     space: KnobSpace, objective: Objective, now: AdviceRow, quiet: Sequence[Measurement], rate: float
 ) -> Advice:
@@ -197,43 +233,32 @@ def _from_estimator(
         knobs = ", ".join(space.names) or "none"
         return _nothing_known(now, rate, f"what its knobs ({knobs}) do is not known from other servers")
     present = int(space.canonical[space.encode(space.nearest(now.configuration))])
-    belief = _belief(space, objective, present, quiet, rate)
-    lasting = _belief(space, replace(objective, goal="latency", change_cost=0.0), present, quiet, rate)
-    if belief is None or lasting is None:
+    cost = _belief(space, objective, present, quiet, rate)
+    latency = _belief(space, replace(objective, goal="latency", change_cost=0.0), present, quiet, rate)
+    if cost is None or latency is None:
         return _nothing_known(now, rate, "no window shows how long executions take")
-    (mean, deviation, unlike), (logs, spread, _) = belief, lasting
+    estimates = Estimates(space, objective.slo.latency, cost, latency)
     numbers = _comparable(space, now.configuration)
-    order = numbers[np.argsort(mean[numbers] + deviation[numbers], kind="stable")]
-
-    def described(number: int, name: str) -> AdviceRow:
-        return AdviceRow(
-            name=name,
-            configuration=space.decode(number),
-            expected=unsaturated(math.exp(logs[number])) * objective.slo.latency,
-            uncertainty=float(spread[number]),
-            cost=math.exp(mean[number]),
-        )
-
-    best = described(int(order[0]), "best")
-    others = [int(number) for number in order[1:5] if number != present][:3]
-    known = described(present, "now")
-    now = replace(now, expected=known.expected, uncertainty=known.uncertainty)
-    change = int(order[0]) != present and _better(best, known)
-    least = described(int(numbers[np.argmin(mean[numbers])]), "unsure")
-    shown = [best] if int(order[0]) != present else []
-    shown += [described(number, "then") for number in others]
-    unsure = not change and _better(least, known)
+    order = numbers[np.argsort(cost.mean[numbers] + cost.deviation[numbers], kind="stable")].tolist()
+    stay, best = estimates.row(present, "now"), estimates.row(order[0], "best")
+    least = estimates.row(int(numbers[np.argmin(cost.mean[numbers])]), "unsure")
+    now = replace(now, expected=stay.expected, uncertainty=stay.uncertainty)
+    change = order[0] != present and _better(best, stay)
+    shown = [best] if order[0] != present else []
+    shown += [estimates.row(number, "then") for number in order[1:5] if number != present][:3]
+    unsure = not change and _better(least, stay)
     if unsure and least.configuration not in [row.configuration for row in shown]:
         shown.append(least)
-    hope = unsaturated(math.exp((logs - SURE * spread)[numbers].min())) <= 1.0
-    verdict = _verdict(space, known, best, least, change=change)
-    reasons = _reasons(objective, now, known, best, verdict=verdict, hope=hope, windows=len(quiet))
     return Advice(
         rate=rate,
         change=change,
         configuration=best.configuration if change else now.configuration,
         rows=(now, *shown),
-        reasons=(*reasons, *_doubts(unlike)),
+        reasons=(
+            _verdict(space, stay, best, least, change=change),
+            *_certainty(objective, now, best, hope=estimates.hope(numbers), windows=len(quiet)),
+            *_doubts(cost.unlike),
+        ),
     )
 
 
@@ -260,12 +285,10 @@ def _state(levels: LoadLevels, present: int, quiet: Sequence[Measurement], rate:
 
 def _belief(
     space: KnobSpace, objective: Objective, present: int, quiet: Sequence[Measurement], rate: float
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]] | None:
-    """Return what each configuration is thought to cost at a rate, after some windows of one of them.
+) -> ServerBelief | None:
+    """Return what every configuration is thought to cost at a rate, after some windows of one of them.
 
-    Returns:
-        The logarithms of the costs, their standard deviations, and in which respects the server is unlike
-        those of the estimator's training. None if no window shows what the estimator has to know.
+    None if no window shows what the estimator has to know.
     """
     from tuner.agents.rrl import RRL
 
@@ -273,7 +296,7 @@ def _belief(
     levels = LoadLevels()
     _let_learn(agent, objective, levels, present, quiet)
     state = _state(levels, present, quiet, rate)
-    belief = (*agent.belief(state), agent.unlike(state))
+    belief = ServerBelief(*agent.belief(state), agent.unlike(state))
     agent.close()
     return belief if agent.informed else None
 
@@ -298,51 +321,51 @@ def _better(one: AdviceRow, other: AdviceRow) -> bool:
     return one.cost < other.cost * WORTH
 
 
-def _verdict(space: KnobSpace, known: AdviceRow, best: AdviceRow, least: AdviceRow, *, change: bool) -> str:
+def _verdict(space: KnobSpace, stay: AdviceRow, best: AdviceRow, least: AdviceRow, *, change: bool) -> str:
     """Return in words what is to be done.
 
     Args:
         space: The knobs.
-        known: What runs, with its expected cost.
+        stay: What runs, with its expected cost.
         best: What is best at its worst, one deviation above what is expected.
         least: What has the least expected cost, however unsure.
         change: Whether to change to the best.
     """
     if change:
-        return f"{known.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
-    if not _better(least, known):
+        return f"{stay.cost / max(best.cost, 1e-9):.1f} times the cost of the best configuration: change it"
+    if not _better(least, stay):
         return f"no configuration is expected to be {1 - WORTH:.0%} better: leave it"
     return (
-        f"{space.format(least.configuration)} is expected to cost {1 - least.cost / known.cost:.0%} less, "
+        f"{space.format(least.configuration)} is expected to cost {1 - least.cost / stay.cost:.0%} less, "
         "but that is too unsure to change unseen: let `tuner run` try it"
     )
 
 
-def _reasons(
-    objective: Objective,
-    now: AdviceRow,
-    known: AdviceRow,
-    best: AdviceRow,
-    *,
-    verdict: str,
-    hope: bool,
-    windows: int,
-) -> tuple[str, ...]:
-    """Return why, how sure that is, and where it comes from; `hope`: a configuration may keep the SLO."""
+def _certainty(
+    objective: Objective, now: AdviceRow, best: AdviceRow, *, hope: bool, windows: int
+) -> list[str]:
+    """Say what the estimates rest on, and how sure they are.
+
+    Args:
+        objective: What is minimised.
+        now: What runs, as measured and as expected.
+        best: What is best.
+        hope: Whether a configuration may keep the SLO.
+        windows: Of what runs, that were measured.
+    """
     comparable = math.isfinite(now.measured) and not is_cut(now.measured, now.cut_off)
-    error = known.expected / now.measured - 1 if comparable else NOT_KNOWN
-    reasons = [
-        verdict,
+    error = now.expected / now.measured - 1 if comparable else NOT_KNOWN
+    sentences = [
         f"what is expected rests on {windows} window{'s' * (windows > 1)} of the present configuration and "
         "on an estimator that was trained on simulated servers; of the others nothing was measured here",
     ]
     if math.isfinite(error):
-        reasons.append(f"it is off by {error:+.0%} for the present configuration")
+        sentences.append(f"it is off by {error:+.0%} for the present configuration")
     if not best.expected <= objective.slo.latency:
-        reasons.append(
+        sentences.append(
             f"it is not known whether a configuration keeps {objective.slo}, so unsure are the estimates: "
             "watch for longer (--windows), or let `tuner run` try some"
             if hope
             else f"no configuration is expected to keep {objective.slo}: it needs more capacity or less load"
         )
-    return tuple(reasons)
+    return sentences
