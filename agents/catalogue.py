@@ -100,37 +100,23 @@ def make_agent(
             an agent a name of ours, or a name that the agent does not give itself.
     """
     wanted = dict(parameters or {})
-    for constant in wanted:
-        if constant.partition(".")[0] == "levels":  # else it would take the levels it is told for other loads
-            raise InvalidInput(
-                f"parameter {constant}", "the load levels are not the agent's own", "leave it out"
-            )
+    _check_own(wanted)
     if name in AGENTS:
         _check_unshared(name)
     if name in FORMS_OF_RRL:
-        from tuner.agents.rrl import RRL
-        from tuner.agents.rrl.forms import form
-
-        if objective is not None and objective.goal in ("latency", "strict"):
-            wanted.setdefault("unit", objective.slo.latency)  # s that a cost of 1 stands for
-        constants = form(name, wanted, levels=levels)
-        return RRL(space, constants, objective=objective, seed=seed, synchronous=True)
+        return _make_rrl(name, space, wanted, seed=seed, levels=levels, objective=objective)
     chosen = _named(name)
     if chosen is None:
         raise InvalidInput("agent", f"there is no '{name}'", f"use one of {', '.join(agent_names())}")
-    if _is_bookkeeper(chosen):
-        constants = changed(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
-        if name != "oracle":
-            agent = chosen(space, constants, seed=seed)
-            agent.objective = None if objective is None else str(objective)
-            return agent
-        if expected is None:
-            raise InvalidInput(
-                "agent oracle", "the expected costs are not known here", "use it in simulation"
-            )
-        return cast(Agent, cast(Any, chosen)(space, constants, seed=seed, expected=expected))
-    make = cast(Callable[..., Agent], chosen)
-    return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
+    if not _is_bookkeeper(chosen):
+        make = cast(Callable[..., Agent], chosen)
+        return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
+    constants = changed(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
+    if name == "oracle":
+        return _make_oracle(chosen, space, constants, seed=seed, expected=expected)
+    agent = chosen(space, constants, seed=seed)
+    agent.objective = None if objective is None else str(objective)
+    return agent
 
 
 def load_agent(
@@ -176,6 +162,48 @@ def load_agent(
             "agent", problem, "let it name a Bookkeeper, or what has load(folder, space, *, seed)"
         )
     return load(Path(folder), space, seed=seed)
+
+
+def _check_own(parameters: Mapping[str, Any]) -> None:
+    """Check that no parameter sets the load levels: the agent would take those it is told for other loads."""
+    for constant in parameters:
+        if constant.partition(".")[0] == "levels":
+            raise InvalidInput(
+                f"parameter {constant}", "the load levels are not the agent's own", "leave it out"
+            )
+
+
+def _make_rrl(
+    name: str,
+    space: KnobSpace,
+    wanted: dict[str, Any],
+    *,
+    seed: int,
+    levels: LoadLevels | None,
+    objective: Objective | None,
+) -> Agent:
+    """Make a form of RRL; ``wanted`` are values for its constants, and may be added to."""
+    from tuner.agents.rrl import RRL
+    from tuner.agents.rrl.forms import form
+
+    if objective is not None and objective.goal in ("latency", "strict"):
+        wanted.setdefault("unit", objective.slo.latency)  # s that a cost of 1 stands for
+    constants = form(name, wanted, levels=levels)
+    return RRL(space, constants, objective=objective, seed=seed, synchronous=True)
+
+
+def _make_oracle(
+    oracle: Callable[..., Any],
+    space: KnobSpace,
+    constants: Any,
+    *,
+    seed: int,
+    expected: Callable[[float], np.ndarray] | None,
+) -> Agent:
+    """Make the oracle, which must know what every configuration costs."""
+    if expected is None:
+        raise InvalidInput("agent oracle", "the expected costs are not known here", "use it in simulation")
+    return cast(Agent, oracle(space, constants, seed=seed, expected=expected))
 
 
 def _check_unshared(name: str) -> None:
