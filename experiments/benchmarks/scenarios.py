@@ -49,7 +49,7 @@ def grid(sessions: int, accelerators: int, policy: str, requests: int) -> Scenar
 
 def arrivals(scenario: Scenario, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first requests of a scenario: when they arrive and their sessions.   # (n,) s, (n,) i8."""
-    workload = scenario.make_workload()
+    workload = scenario.make_requests()
     times, sessions = [], []
     missing = count
     while missing > 0:

@@ -60,7 +60,7 @@ class RecordedLoad:
         """Return the dispatcher's policy at time 0."""
         return build_policy(self.segment.policy, self.spec, self.segment.options)
 
-    def make_workload(self) -> RecordedLoad:
+    def make_requests(self) -> RecordedLoad:
         """Return the arrivals: this."""
         return self
 

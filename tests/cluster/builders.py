@@ -10,7 +10,7 @@ import numpy as np
 
 from tuner.cluster.arrivals import ArrivalProcess
 from tuner.cluster.simulation import Interval
-from tuner.cluster.workload import Chunk, Workload
+from tuner.cluster.workload import Chunk, RequestStream
 from tuner.scheduling.batching import eager
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.workload.schedule import RateSchedule
@@ -74,10 +74,10 @@ class StandIn:
     def make_policy(self) -> Any:
         return self.build(self.cluster_spec())
 
-    def make_workload(self) -> Arrivals | Workload:
+    def make_requests(self) -> Arrivals | RequestStream:
         if self.rate is not None:
             process = ArrivalProcess(schedule=RateSchedule.constant(self.rate))
-            return Workload([process], seed=self.seed, chunk=self.chunk)
+            return RequestStream([process], seed=self.seed, chunk=self.chunk)
         return Arrivals(self.times, self.sessions, self.chunk)
 
     def draw_network(

@@ -61,7 +61,7 @@ def test_the_oracle_of_one_instance() -> None:
 
     outcome = simulate(cluster)
 
-    times = 0.010 + 0.0001 * cluster.make_workload().next_chunk().items  # s
+    times = 0.010 + 0.0001 * cluster.make_requests().next_chunk().items  # s
     assert outcome.rate == pytest.approx(times.size / times.sum())
     assert outcome.kept
     assert outcome.utilisation == (pytest.approx(1.0, abs=1e-6),)  # type: ignore[comparison-overlap]
@@ -82,7 +82,7 @@ def test_the_oracle_has_the_mix_of_sessions_that_the_others_serve() -> None:
         line = {"alpha_ms": 1.0, "beta_ms": 5.0, "slo_ms": 50.0}
         sessions = [line | {"name": "a", "rate": 100.0}, line | {"name": "b", "rate": [[0, 0], [30, 300]]}]
         given = {"policy": policy, "accelerators": 4, "sessions": sessions, "requests": 20_000}
-        workload, counts, until = Scenario.model_validate(given).make_workload(), np.zeros(2), 0.0
+        workload, counts, until = Scenario.model_validate(given).make_requests(), np.zeros(2), 0.0
         while until < math.inf:
             chunk = workload.next_chunk()
             counts += np.bincount(chunk.session, minlength=2)

@@ -99,7 +99,7 @@ def observed_ceiling(cluster: Scenario) -> float:
 def observed(cluster: Scenario) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The pool, its execution times, and how often each size comes in a run.   # (1, T), (T, S+1), (S+1,)."""
     assert cluster.rental is not None
-    chunk = cluster.make_workload().next_chunk()
+    chunk = cluster.make_requests().next_chunk()
     assert chunk.time.size == cluster.requests
     latency = cluster.cluster_spec().sessions[0].latency
     sizes = np.bincount(chunk.items, minlength=latency.shape[1]) / chunk.time.size

@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 
 from tuner.cluster.arrivals import ArrivalProcess
-from tuner.cluster.workload import AtOnce, Chunk, Workload
+from tuner.cluster.workload import AtOnce, Chunk, RequestStream
 from tuner.workload.schedule import RateSchedule
 from tuner.workload.sizes import gaussian_sizes, paper_sizes
 
 SIZES = (paper_sizes(), gaussian_sizes(100, 20))
 
 
-def stream(rates: Sequence[float] = (30.0, 10.0), whole_ms: bool = False, chunk: int = 10_001) -> Workload:
+def stream(
+    rates: Sequence[float] = (30.0, 10.0), whole_ms: bool = False, chunk: int = 10_001
+) -> RequestStream:
     processes = [ArrivalProcess(schedule=RateSchedule.constant(rate), whole_ms=whole_ms) for rate in rates]
-    return Workload(processes, sizes=SIZES[: len(rates)], count=10_000, seed=1, chunk=chunk)
+    return RequestStream(processes, sizes=SIZES[: len(rates)], count=10_000, seed=1, chunk=chunk)
 
 
-def everything(workload: Workload) -> tuple[np.ndarray, ...]:
+def everything(workload: RequestStream) -> tuple[np.ndarray, ...]:
     """Times, sessions and items of all requests."""
     parts: list[Chunk] = []
     while not parts or parts[-1].until < math.inf:
@@ -95,17 +97,17 @@ def test_requests_without_a_size_are_one_item() -> None:
     """A session without sizes beside one with sizes; where no session has any, neither has the workload."""
     processes = [ArrivalProcess(schedule=RateSchedule.constant(10.0)) for _ in range(2)]
 
-    chunk = Workload(processes, sizes=(None, SIZES[0]), count=500, seed=1).next_chunk()
+    chunk = RequestStream(processes, sizes=(None, SIZES[0]), count=500, seed=1).next_chunk()
 
     assert set(chunk.items[chunk.session == 0].tolist()) == {1}
     assert chunk.items[chunk.session == 1].min() > 1
-    assert Workload(processes, sizes=(None, None), count=500).next_chunk().items.size == 0
+    assert RequestStream(processes, sizes=(None, None), count=500).next_chunk().items.size == 0
 
 
 def test_renewal_processes_end_with_the_last_request() -> None:
     """A number of requests ends any workload; afterwards nothing arrives."""
     process = ArrivalProcess(schedule=RateSchedule.constant(10.0), shape=0.5)
-    workload = Workload([process], count=700, chunk=256)
+    workload = RequestStream([process], count=700, chunk=256)
 
     time, _, _ = everything(workload)
 

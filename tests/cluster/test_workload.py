@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.cluster.arrivals import ArrivalProcess, alias_table
-from tuner.cluster.workload import Workload
+from tuner.cluster.workload import RequestStream
 from tuner.workload.schedule import RateSchedule
 
 
@@ -27,7 +27,7 @@ MIXED = [
 ]
 
 
-def take(workload: Workload, until: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def take(workload: RequestStream, until: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All arrivals before a time: times, sessions, sources; checks what every chunk promises."""
     parts, begin = [], 0.0
     while begin < until:
@@ -47,7 +47,7 @@ def test_rates_of_poisson_sessions() -> None:
     """Each session gets its rate: counts within four standard deviations."""
     rates = [700.0, 200.0, 90.0, 10.0]
 
-    _, session, _ = take(Workload([process(rate) for rate in rates], seed=1), 100.0)
+    _, session, _ = take(RequestStream([process(rate) for rate in rates], seed=1), 100.0)
 
     for index, rate in enumerate(rates):
         assert abs((session == index).sum() - 100 * rate) < 4 * math.sqrt(100 * rate)
@@ -56,7 +56,9 @@ def test_rates_of_poisson_sessions() -> None:
 @pytest.mark.parametrize("others", [0, 1])
 def test_poisson_sessions_are_independent_and_poisson(others: int) -> None:
     """Gaps within one of several sessions are exponential: mean and coefficient of variation are right."""
-    time, session, _ = take(Workload([process(50.0), process(150.0)] + others * [process(9.0, 5.0)]), 300.0)
+    time, session, _ = take(
+        RequestStream([process(50.0), process(150.0)] + others * [process(9.0, 5.0)]), 300.0
+    )
 
     for index, rate in enumerate((50.0, 150.0)):
         gaps = np.diff(time[session == index])
@@ -69,7 +71,7 @@ def test_poisson_sessions_are_independent_and_poisson(others: int) -> None:
 @pytest.mark.parametrize("shape", [0.1, 0.5, 4.0, math.inf])
 def test_burstiness_of_gamma(shape: float) -> None:
     """The coefficient of variation of the gaps is one over the root of the shape; the rate is kept."""
-    time, _, _ = take(Workload([process(500.0, shape)], seed=2), 200.0)
+    time, _, _ = take(RequestStream([process(500.0, shape)], seed=2), 200.0)
 
     gaps = np.diff(time)
     expected = 1 / math.sqrt(shape)
@@ -80,7 +82,7 @@ def test_burstiness_of_gamma(shape: float) -> None:
 @pytest.mark.parametrize("shape", [0.05, 3.0, math.inf])
 def test_many_sessions_are_stationary_from_the_beginning(shape: float) -> None:
     """Sessions are not in step: the first instants bring neither a burst nor a pause."""
-    time, _, _ = take(Workload([process(1.0, shape) for _ in range(2000)], seed=3), 1.0)
+    time, _, _ = take(RequestStream([process(1.0, shape) for _ in range(2000)], seed=3), 1.0)
 
     counts = np.histogram(time, 4, (0.0, 1.0))[0]
     spread = math.sqrt(500 * max(1, 1 / shape))
@@ -89,7 +91,7 @@ def test_many_sessions_are_stationary_from_the_beginning(shape: float) -> None:
 
 def test_schedules_step_where_they_say() -> None:
     """Arrivals come at the rate in force, and none while it is 0; the last rate goes on."""
-    time, session, _ = take(Workload(MIXED, seed=4), 10.0)
+    time, session, _ = take(RequestStream(MIXED, seed=4), 10.0)
 
     times = time[session == 4]
     assert (times < 2).sum() == pytest.approx(100, abs=40)
@@ -103,7 +105,7 @@ def test_schedules_of_any_shape(shape: float) -> None:
     steps = ((0.0, 10.0), (10.0, 1000.0))
 
     time, _, _ = take(
-        Workload([ArrivalProcess(schedule=RateSchedule(steps=steps), shape=shape)], seed=5), 20.0
+        RequestStream([ArrivalProcess(schedule=RateSchedule(steps=steps), shape=shape)], seed=5), 20.0
     )
 
     expected = np.array([0.0, 10.0, 20.0]), np.array([0.0, 100.0, 10_100.0])
@@ -113,7 +115,7 @@ def test_schedules_of_any_shape(shape: float) -> None:
 
 def test_traces_are_given_as_they_are_and_end() -> None:
     """All times come once, those at one instant too; then nothing more, until infinity."""
-    workload = Workload([MIXED[1], ArrivalProcess(times=np.array([0.25, 0.5]))])
+    workload = RequestStream([MIXED[1], ArrivalProcess(times=np.array([0.25, 0.5]))])
 
     time, session, _ = take(workload, math.inf)
 
@@ -125,7 +127,7 @@ def test_traces_are_given_as_they_are_and_end() -> None:
 
 def test_traces_do_not_end_the_others() -> None:
     """After the last time of a trace the other sessions go on."""
-    time, session, _ = take(Workload(MIXED, seed=6), 20.0)
+    time, session, _ = take(RequestStream(MIXED, seed=6), 20.0)
 
     assert (session == 1).sum() == 4
     assert set(session[time > 10].tolist()) == {0, 2, 3, 4, 5}
@@ -134,9 +136,9 @@ def test_traces_do_not_end_the_others() -> None:
 @pytest.mark.parametrize("processes", [MIXED, MIXED[:1], [MIXED[0], MIXED[5]], MIXED[2:4]])
 def test_the_same_seed_gives_the_same_requests_however_cut(processes: list[ArrivalProcess]) -> None:
     """Chunks are a matter of memory only; another seed gives other requests."""
-    whole = take(Workload(processes, seed=7, frontends=3), 20.0)
-    parts = take(Workload(processes, seed=7, frontends=3, chunk=1), 20.0)
-    other = take(Workload(processes, seed=8, frontends=3), 20.0)
+    whole = take(RequestStream(processes, seed=7, frontends=3), 20.0)
+    parts = take(RequestStream(processes, seed=7, frontends=3, chunk=1), 20.0)
+    other = take(RequestStream(processes, seed=8, frontends=3), 20.0)
 
     assert whole[0].size > 3000
     assert all(np.array_equal(one, two) for one, two in zip(whole, parts, strict=True))
@@ -145,8 +147,8 @@ def test_the_same_seed_gives_the_same_requests_however_cut(processes: list[Arriv
 
 def test_another_rate_gives_the_same_requests_faster() -> None:
     """Rates are compared under the same luck."""
-    slow = take(Workload([process(100.0), process(50.0), process(20.0, 0.3)], seed=9), 100.0)
-    fast = take(Workload([process(200.0), process(100.0), process(40.0, 0.3)], seed=9), 50.0)
+    slow = take(RequestStream([process(100.0), process(50.0), process(20.0, 0.3)], seed=9), 100.0)
+    fast = take(RequestStream([process(200.0), process(100.0), process(40.0, 0.3)], seed=9), 50.0)
 
     assert np.allclose(slow[0], 2 * fast[0])
     assert np.array_equal(slow[1], fast[1])
@@ -154,7 +156,7 @@ def test_another_rate_gives_the_same_requests_faster() -> None:
 
 def test_chunks_keep_memory_flat() -> None:
     """A chunk holds about as many requests as asked for, whatever arrives."""
-    workload = Workload([process(1e6), process(1e5, 0.5)], chunk=4096)
+    workload = RequestStream([process(1e6), process(1e5, 0.5)], chunk=4096)
 
     sizes = [workload.next_chunk().time.size for _ in range(50)]
 
@@ -164,7 +166,7 @@ def test_chunks_keep_memory_flat() -> None:
 
 def test_rare_poisson_requests_make_no_huge_chunks() -> None:
     """Beside 10,000 requests/s of bursts, one every 5 s does not hold up the chunks, and is there."""
-    workload = Workload([process(0.2), process(1e4, 0.5)], seed=3, chunk=1000)
+    workload = RequestStream([process(0.2), process(1e4, 0.5)], seed=3, chunk=1000)
 
     sizes, rare, until = [], 0, 0.0
     while until < 100.0:
@@ -179,8 +181,8 @@ def test_rare_poisson_requests_make_no_huge_chunks() -> None:
 
 def test_frontends_receive_alike() -> None:
     """Each frontend gets its share, as an exponential stream of its own would; one frontend is number 0."""
-    _, _, source = take(Workload([process(1000.0)], seed=10, frontends=5), 50.0)
-    _, _, single = take(Workload([process(1000.0)], seed=10), 50.0)
+    _, _, source = take(RequestStream([process(1000.0)], seed=10, frontends=5), 50.0)
+    _, _, single = take(RequestStream([process(1000.0)], seed=10), 50.0)
 
     assert np.bincount(source) == pytest.approx([10_000] * 5, rel=0.05)
     assert not single.any()
@@ -200,7 +202,7 @@ def test_sessions_of_unequal_rates_are_drawn_exactly() -> None:
 
 def test_very_high_rates_never_go_back() -> None:
     """Gaps below the resolution of time make ties, not disorder."""
-    workload = Workload([process(1e16), process(1e15)], chunk=256)
+    workload = RequestStream([process(1e16), process(1e15)], chunk=256)
 
     for _ in range(200):
         workload._poisson._last = workload._poisson.until = 5.0  # as after long

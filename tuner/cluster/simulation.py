@@ -66,7 +66,7 @@ class Simulatable(Protocol):
     def make_policy(self) -> Any:
         """Return the policy's state at time 0."""
 
-    def make_workload(self) -> Arriving:
+    def make_requests(self) -> Arriving:
         """Return the arrivals from time 0 on."""
 
     def draw_network(
@@ -95,8 +95,8 @@ class Simulation:
     ) -> None:
         self._spec = scenario.cluster_spec()
         self._policy = scenario.make_policy()
-        self._workload = scenario.make_workload()
-        self._chunk = self._workload.next_chunk()
+        self._requests = scenario.make_requests()
+        self._chunk = self._requests.next_chunk()
         self._log = log
         self._draws = Draws(scenario.seed, factor or lognormal_factor(scenario.noise), scenario.draw_network)
         cluster = self._policy[0]
@@ -157,7 +157,7 @@ class Simulation:
             if status != OK:
                 self._continue_after(status)
             elif limit == self._chunk.until:
-                self._feed(self._workload.next_chunk())
+                self._feed(self._requests.next_chunk())
             yield self.now
         self._empty_log()
 

@@ -30,7 +30,7 @@ from tuner.cluster.arrivals import (
 )
 from tuner.workload.sizes import SizeDistribution
 
-__all__ = ["CHUNK", "Arriving", "AtOnce", "Chunk", "Workload"]
+__all__ = ["CHUNK", "Arriving", "AtOnce", "Chunk", "RequestStream"]
 
 CHUNK = 65_536
 """Requests per chunk, about."""
@@ -58,13 +58,13 @@ class Chunk(NamedTuple):
 
 
 class Arriving(Protocol):
-    """What a simulation needs of a workload."""
+    """What a simulation needs of a stream of requests."""
 
     def next_chunk(self) -> Chunk:
         """Return all arrivals from the end of the chunk before to the end of this one."""
 
 
-class Workload:
+class RequestStream:
     """The stream of requests of all sessions; each chunk is given once, in order.
 
     Args:
@@ -132,7 +132,7 @@ class Workload:
         return Chunk(time, session, self._receivers(time.size), self._until, items)
 
     def last_arrival(self) -> float:
-        """Return when the last request arrives, s. It uses up all chunks; a workload without end has none."""
+        """Return when the last request arrives, s. It uses up all chunks; a stream without end has none."""
         last = 0.0
         while True:
             chunk = self.next_chunk()

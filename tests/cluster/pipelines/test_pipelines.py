@@ -52,7 +52,7 @@ def test_the_engine_does_what_its_plain_twin_does(
     """The same queries good, late and dropped, with the same latencies; overload included."""
     given = {"policy": policy, "options": options, "load": load, "deadlines": deadlines}
     asked = scenario(stages, hop_ms=0.5, seconds=0.3, **given)
-    times = asked.make_workload().next_chunk().time
+    times = asked.make_requests().next_chunk().time
     times = times[times < asked.interval.last]
 
     found = simulate_pipeline(asked)
@@ -110,7 +110,7 @@ def test_an_slo_may_be_below_a_millisecond() -> None:
     quick = {"slo_ms": 0.5, "rate": 200.0, "stages": [{"name": "detect", "alpha_ms": 0.01, "beta_ms": 0.05}]}
     asked = PipelineScenario.model_validate({"query": quick, "policy": "nexus", "accelerators": 1})
 
-    assert asked.make_workload().next_chunk().time.size > 0
+    assert asked.make_requests().next_chunk().time.size > 0
 
 
 def test_rules_of_the_form() -> None:

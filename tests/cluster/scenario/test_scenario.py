@@ -115,7 +115,7 @@ def test_arrivals_reach_the_workload() -> None:
     forms = ["poisson", "gamma:0.5", "constant"]
     sessions = [SESSION | {"name": form, "arrival": form, "rate": 400} for form in forms]
 
-    workload = scenario(*sessions, frontends=4, seed=3).make_workload()
+    workload = scenario(*sessions, frontends=4, seed=3).make_requests()
 
     chunk = workload.next_chunk()
     assert chunk.until > 10
@@ -137,9 +137,9 @@ def test_traces_have_their_own_rate_or_are_played_at_another(trace: str) -> None
     faster = scenario({**SESSION, "arrival": trace, "rate": 6})
 
     assert own.total_rate == 1.5
-    assert own.make_workload().next_chunk().time.tolist() == [0.0, 0.5, 1.0, 2.0]
-    assert faster.make_workload().next_chunk().time.tolist() == [0.0, 0.125, 0.25, 0.5]
-    assert own.scaled(4).make_workload().next_chunk().time.tolist() == [0.0, 0.125, 0.25, 0.5]
+    assert own.make_requests().next_chunk().time.tolist() == [0.0, 0.5, 1.0, 2.0]
+    assert faster.make_requests().next_chunk().time.tolist() == [0.0, 0.125, 0.25, 0.5]
+    assert own.scaled(4).make_requests().next_chunk().time.tolist() == [0.0, 0.125, 0.25, 0.5]
 
 
 def test_of_a_trace_the_same_part_is_measured_at_every_rate(trace: str) -> None:
@@ -171,9 +171,9 @@ def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
 
     damaged = scenario({**SESSION, "arrival": f"trace:{tmp_path / 'times.csv'}"})
     with pytest.raises(InvalidInput, match=r"^trace .*times\.csv: line 2: 'soon' is not a time"):
-        damaged.make_workload()
+        damaged.make_requests()
     with pytest.raises(InvalidInput, match="at least two"):
-        scenario({**SESSION, "arrival": f"trace:{tmp_path / 'one.csv'}"}).make_workload()
+        scenario({**SESSION, "arrival": f"trace:{tmp_path / 'one.csv'}"}).make_requests()
 
 
 def test_network_constants_are_what_the_policy_allows_for() -> None:
@@ -369,7 +369,7 @@ def test_what_a_simulation_lacks_is_said() -> None:
     with pytest.raises(InvalidInput, match="requests: are missing"):
         Scenario.model_validate(
             {"policy": "oracle", "accelerators": 2, "sessions": [session]}
-        ).make_workload()
+        ).make_requests()
 
 
 def test_a_number_of_requests_instead_of_a_time() -> None:

@@ -132,7 +132,7 @@ def test_the_rounds_have_other_requests(monkeypatch: pytest.MonkeyPatch) -> None
     gaps: list[np.ndarray] = []
 
     def goodput(tried: Scenario, **_: object) -> Goodput:
-        gaps.append(np.diff(tried.make_workload().next_chunk().time))
+        gaps.append(np.diff(tried.make_requests().next_chunk().time))
         return Goodput(
             rate=0.0,
             multiplier=0.0,

@@ -13,7 +13,7 @@ from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
 from tuner.cluster.scenario.options import make_options, option_names
 from tuner.cluster.scenario.session import Arrival, Count, Rate, Session, check_rate_fits
 from tuner.cluster.simulation import Interval
-from tuner.cluster.workload import CHUNK, Workload
+from tuner.cluster.workload import CHUNK, RequestStream
 from tuner.files.schema import NotNegative, Positive, StrictPart, mistake
 from tuner.planning.queries import Query, QueryPlan, plan_query, plan_within
 from tuner.scheduling.batching.nexus_plan import make_placement
@@ -126,12 +126,12 @@ class PipelineScenario(StrictPart):
             options["placement"] = make_placement(split, [one.rate for one in self.plan.stages])
         return build_policy(self.policy, self.cluster_spec(), make_options(self.policy, options))
 
-    def make_workload(self) -> Workload:
+    def make_requests(self) -> RequestStream:
         """Return the stream of queries."""
         rate = self.query.rate if self.load is None else self.load
         root = Session.model_construct(rate=rate, arrival=self.arrival)  # both are checked already
         expected = int(AMPLE * root.mean_rate(self.interval.last) * self.interval.last) + 1
-        return Workload([root.process()], seed=self.seed, chunk=min(expected, CHUNK))
+        return RequestStream([root.process()], seed=self.seed, chunk=min(expected, CHUNK))
 
     def draw_network(
         self, generator: np.random.Generator, count: int

@@ -22,7 +22,7 @@ from tuner.cluster.scenario.popularity import shared_out
 from tuner.cluster.scenario.rental import Rental
 from tuner.cluster.scenario.session import ARRIVALS, Session
 from tuner.cluster.simulation import Interval
-from tuner.cluster.workload import CHUNK, AtOnce, Workload
+from tuner.cluster.workload import CHUNK, AtOnce, RequestStream
 from tuner.errors import InvalidInput
 from tuner.files.schema import mistake
 from tuner.planning.pools.catalogue import CatalogueFile, InstanceType
@@ -354,7 +354,7 @@ class Scenario(Form):
             options["rates"] = [session.mean_rate(self.duration) for session in self.each_session]
         return build_policy(self.policy, self.cluster_spec(), make_options(self.policy, options))
 
-    def make_workload(self) -> Workload | AtOnce:
+    def make_requests(self) -> RequestStream | AtOnce:
         """Return the stream of requests, from time 0 on; all of them at once for the oracle.
 
         Raises:
@@ -367,12 +367,12 @@ class Scenario(Form):
             return AtOnce(shares, self.sizes, count=self.requests, seed=self.seed)
         return self._make_stream()
 
-    def _make_stream(self) -> Workload:
+    def _make_stream(self) -> RequestStream:
         if self.requests is None:
             expected = int(min(AMPLE * self.total_rate * self.duration, CHUNK))
         else:
             expected = min(self.requests + 1, CHUNK)
-        return Workload(
+        return RequestStream(
             [session.process() for session in self.each_session],
             seed=self.seed,
             frontends=self.frontends,
