@@ -110,6 +110,33 @@ def test_a_time_that_is_not_finite_is_refused(now: float) -> None:
     assert [command.numbers for command in scheduler.arrive(0, 0.0)] == [(0,)]
 
 
+@pytest.mark.parametrize("name", ["symphony", "kairos"])
+def test_what_there_is_none_of_is_refused(name: str) -> None:
+    """No event happens then, whatever memory lies beyond the arrays, and the scheduler goes on."""
+    scheduler = Scheduler(build_policy(name, SPEC))
+    largest = SPEC.sessions[0].latency.shape[1] - 1
+
+    for session in (-1, 1, 10**9):
+        with pytest.raises(ValueError, match=r"a session is one of 0\.\.0"):
+            scheduler.arrive(session, 0.0)
+    for items in (-1, 0, largest + 1):
+        with pytest.raises(ValueError, match=rf"a request has 1\.\.{largest} items"):
+            scheduler.arrive(0, 0.0, items=items)
+    for early in (-1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="early"):
+            scheduler.arrive(0, 0.0, early=early)
+    for accelerator in (-1, 1, 10**9):
+        with pytest.raises(ValueError, match=r"an accelerator is one of 0\.\.0"):
+            scheduler.finish(accelerator, 0.0)
+    with pytest.raises(ValueError, match="no batch is outstanding"):
+        scheduler.finish(0, 0.0)
+
+    commands = scheduler.arrive(0, 0.0)
+    commands += scheduler.wake(scheduler.wake_at)
+    assert [command.numbers for command in commands] == [(0,)]
+    assert scheduler.finish(0, 1.0) == []
+
+
 def test_full_rings_grow() -> None:
     """More requests than the rings hold wait; none is lost, and a batch may go round the ring's end."""
     scheduler = Scheduler(build(one(0.01 * MS, 5 * MS, 100 * MS), SymphonyOptions(deferral=0)))

@@ -47,8 +47,11 @@ class Scheduler:
     """A policy and its commands in plain Python.
 
     It begins with a policy in any state. It takes events in the order of time, and answers each with the
-    commands to carry out now. Rings that are full are replaced by longer ones. An event at a time that is not
-    finite is refused with `ValueError`: a compiled policy would never come to its end.
+    commands to carry out now. Rings that are full are replaced by longer ones.
+
+    What a compiled policy would not survive is refused with `ValueError`, and no event happens: a time that
+    is not finite, at which it would never come to its end, and a session, an accelerator or a size that
+    there is none of, for which it would write into memory that is not its own.
 
     Args:
         policy: The state, as a policy's `build` makes it; modified in place from now on.
@@ -68,6 +71,8 @@ class Scheduler:
         self._early = policy[0].board["early"].view(np.ndarray)  # (1,) s
         self._last_items, self._last_early = self._items.item(), self._early.item()
         self._void = policy[0].board["void"].view(np.ndarray)  # (1,)
+        self._sessions, self._largest = policy[0].sessions.size, policy[0].latency.shape[2] - 1
+        self._outstanding = policy[0].accelerators["outstanding"].view(np.ndarray)  # (N,)
         # Looking into a record array costs far more than into a plain view of the same memory.
         self._given = policy[0].commands.view(np.ndarray)  # (C,) COMMAND
         self._rings = policy[0].waiting["number"].view(np.ndarray)  # the numbers that wait, by queue
@@ -102,16 +107,23 @@ class Scheduler:
             early: s by which its deadline is nearer than its session's SLO, at least 0.
 
         Raises:
-            ValueError: The time is not finite.
+            ValueError: The time is not finite, there is no such session, the profiles hold no such size, or
+                ``early`` is below 0 or not finite.
         """
         _check_time(now)
+        if not 0 <= session < self._sessions:
+            raise ValueError(f"a session is one of 0..{self._sessions - 1}, but got {session=}")
+        if items != self._last_items:
+            if not 1 <= items <= self._largest:
+                raise ValueError(f"a request has 1..{self._largest} items, but got {items=}")
+            self._items[0] = self._last_items = items
+        if early != self._last_early:
+            if not 0 <= early < math.inf:
+                raise ValueError(f"`0 <= early < inf` must hold, but got {early=}")
+            self._early[0] = self._last_early = early
         if number is None:
             number = self._next
             self._next = number + 1
-        if items != self._last_items:
-            self._items[0] = self._last_items = items
-        if early != self._last_early:
-            self._early[0] = self._last_early = early
         count = self._calls.arrive(session, source, number, now)
         while count < 0:
             self._adopt(grow(self._policy))
@@ -129,9 +141,15 @@ class Scheduler:
             void: Whether the batch was not executed: how long it took teaches nothing.
 
         Raises:
-            ValueError: The time is not finite.
+            ValueError: The time is not finite, there is no such accelerator, or it has no batch outstanding.
         """
         _check_time(now)
+        if not 0 <= accelerator < self._outstanding.size:
+            raise ValueError(
+                f"an accelerator is one of 0..{self._outstanding.size - 1}, but got {accelerator=}"
+            )
+        if self._outstanding[accelerator] < 1:
+            raise ValueError(f"no batch is outstanding on {accelerator=}, so that none can have ended")
         self._void[0] = void
         count = self._calls.finish(accelerator, now)
         if self._log is not None:
