@@ -244,6 +244,20 @@ def test_mistakes() -> None:
             Rules(**wrong)
 
 
+@pytest.mark.parametrize(("now", "items"), [(float("nan"), 150), (float("inf"), 150), (1.0, 0), (1.0, 1001)])
+def test_a_request_that_cannot_be_is_not_noted(now: float, items: int) -> None:
+    """Neither its time, which the load is computed from, nor its size."""
+    watch = planner()
+    watch.observe(0.0, 150)
+
+    with pytest.raises(ValueError, match="must"):
+        watch.observe(now, items)
+
+    watch.observe(0.5, 150)
+    assert watch.rate == 2
+    assert watch.decide(1.0).reason.startswith("only 2 requests were seen")
+
+
 def test_a_switch_is_what_differs() -> None:
     """Instances to start and to stop; what is started is paid for while it starts."""
     switch = make_switch({"a": 2, "b": 1}, {"a": 1, "b": 4}, {"a": 1.0, "b": 0.1}, seconds=90.0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tuner.errors import InvalidInput
 from tuner.planning.queries import Query, QueryWatch, plan_query
 
 X = {"name": "x", "profile_ms": {16: 80, 25: 100, 36: 120}, "next": [{"stage": "y", "gamma": 0.1}]}
@@ -29,6 +32,39 @@ def test_gamma_drifts() -> None:
     assert [stage.batch for stage in watch.plan.stages] == [16, 60]
     assert watch.replan() is None  # in force already
     assert watch.query.rate == 800
+
+
+def test_calls_that_are_left_out_are_none() -> None:
+    """In the pictures of the night nothing is found, and who counts calls as they come has no entry."""
+    left_out, told = QueryWatch(QUERY), QueryWatch(QUERY)
+    for watch, calls in ((left_out, {}), (told, {("x", "y"): 0})):
+        observe(watch, 10, 1000)
+        for _ in range(4):
+            watch.observe(10.0, {"x": 10_000}, calls)
+
+    assert left_out.query == told.query
+    (call,) = left_out.query.by_name["x"].next
+    assert call.gamma == pytest.approx(10 / 31)  # the epoch of the day counts a sixteenth by now
+
+
+@pytest.mark.parametrize(
+    ("seconds", "requests", "calls", "words"),
+    [
+        (0.0, {"x": 1}, {}, "seconds: 0.0 is not a positive number"),
+        (float("nan"), {"x": 1}, {}, "seconds: nan is not a positive number"),
+        (10.0, {"X": 1}, {}, "requests: the query has no stage 'X'; it has x, y"),
+        (10.0, {"x": 1}, {("y", "x"): 1}, "calls: no stage 'y' calls 'x'"),
+    ],
+)
+def test_an_epoch_of_another_query_is_refused(
+    seconds: float, requests: dict[str, int], calls: dict[tuple[str, str], int], words: str
+) -> None:
+    """A name that is mistyped would else be ignored for ever; nothing is counted."""
+    watch = QueryWatch(QUERY)
+
+    with pytest.raises(InvalidInput, match=words):
+        watch.observe(seconds, requests, calls)
+    assert watch.query == QUERY
 
 
 def test_the_rate_changes_no_split() -> None:

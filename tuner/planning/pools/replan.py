@@ -178,12 +178,18 @@ class Replanner:
         return float((count - 1) / max(self._now - oldest, 1e-9))
 
     def observe(self, now: float, items: int) -> None:
-        """Note a request: its arrival, s, and its size."""
+        """Note a request: its arrival, s, and its size.
+
+        Raises:
+            ValueError: The time is not finite, or requests have no such size; nothing is noted.
+        """
+        if not math.isfinite(now):
+            raise ValueError(f"the time of a request must be finite, but got {now=}")
+        self._monitor.observe(items)
+        self._recent.observe(items)
         self._now = max(self._now, now)
         self._times[self._seen % RECENT] = now
         self._seen += 1
-        self._monitor.observe(items)
-        self._recent.observe(items)
 
     def observe_window(self, begin: float, end: float, items: np.ndarray) -> None:
         """Note the requests of a window, as if they had come evenly.

@@ -9,10 +9,12 @@ batch gathers more slowly when the rate falls.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
+from tuner.errors import InvalidInput
 from tuner.planning.queries.greedy import TOLERANCE
 from tuner.planning.queries.plan import QueryPlan, plan_query
 from tuner.planning.queries.query import Choices, Query
@@ -51,19 +53,32 @@ class QueryWatch:
     def observe(
         self, seconds: float, requests: Mapping[str, int], calls: Mapping[tuple[str, str], int]
     ) -> None:
-        """Count one epoch.
+        """Count one epoch. What is left out is 0, as a ``Counter`` does: nothing was asked, or called.
 
         Args:
             seconds: Its length.
             requests: Of each stage.
             calls: Requests that a stage made to another, by their names.
+
+        Raises:
+            InvalidInput: The length is not positive, or the query has no such stage or call. Nothing is
+                counted then.
         """
+        if not 0 < seconds < math.inf:
+            raise InvalidInput("seconds", f"{seconds} is not a positive number of seconds")
+        stages = self._query.by_name
+        pairs = [(caller, call.stage) for caller in stages for call in stages[caller].next]
+        if unknown := set(requests) - set(stages):
+            problem = f"the query has no stage {min(unknown)!r}"
+            raise InvalidInput("requests", problem, f"it has {', '.join(stages)}")
+        if strange := set(calls) - set(pairs):
+            caller, called = min(strange)
+            raise InvalidInput("calls", f"no stage {caller!r} calls {called!r} in the query")
         if asked := requests.get(self._query.order[0], 0):  # of an epoch without any, nothing was seen
             self._rate = asked / seconds
-        for (caller, called), count in calls.items():
-            pair = (caller, called)
-            self._callers[pair] = FADING * self._callers.get(pair, 0.0) + requests.get(caller, 0)
-            self._calls[pair] = FADING * self._calls.get(pair, 0.0) + count
+        for pair in pairs:
+            self._callers[pair] = FADING * self._callers.get(pair, 0.0) + requests.get(pair[0], 0)
+            self._calls[pair] = FADING * self._calls.get(pair, 0.0) + calls.get(pair, 0)
 
     @property
     def query(self) -> Query:
