@@ -281,6 +281,7 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
 
         Raises:
             InvalidInput: There is no such action.
+            ResetNeeded: No episode is under way: there was no reset, or the environment was closed since.
             AdapterError: The backend failed: see :meth:`fail_step`.
         """
         number = self.number_of(action)
@@ -316,7 +317,8 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         return self._observation, WORST_REWARD, False, True, info
 
     def _apply(self, number: int) -> Window:
-        assert self._plant is not None, "call reset first"
+        if self._plant is None:
+            raise gym.error.ResetNeeded("no episode is under way: call reset first")
         self._applied = number, self.space.decode(number)
         self._report = self._plant.backend.apply(self._applied[1])
         return Window(self._plant, self._report, self._window)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,11 +76,17 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
         Args:
             seed: One per environment; a single number is the first one's, and the others count up from it.
             options: The same for every environment.
+
+        Raises:
+            InvalidInput: There are more or fewer seeds than environments, or there is no such configuration.
         """
-        if seed is None or isinstance(seed, int):
-            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
+        seeds: list[int | None]
+        if seed is None:
+            seeds = [None] * self.num_envs
+        elif isinstance(seed, int | np.integer):
+            seeds = [int(seed) + i for i in range(self.num_envs)]
         else:
-            seeds = list(seed)
+            seeds = [None if one is None else operator.index(one) for one in seed]
         if len(seeds) != self.num_envs:
             raise InvalidInput("seed", f"{len(seeds)} are given for {self.num_envs} environments")
         windows = [
@@ -99,8 +106,11 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
         """Run one window everywhere.
 
         Raises:
-            InvalidInput: An action is not the number of a configuration; nothing is applied anywhere.
+            InvalidInput: There are more or fewer actions than environments, or one is not the number of a
+                configuration; nothing is applied anywhere.
         """
+        if len(actions) != self.num_envs:
+            raise InvalidInput("actions", f"{len(actions)} are given for {self.num_envs} environments")
         for env, action, ended in zip(self.envs, actions, self._ended, strict=True):
             if not ended:
                 env.number_of(action)

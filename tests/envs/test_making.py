@@ -99,6 +99,27 @@ def test_actions_out_of_range_are_refused(action: Any) -> None:
     assert inner.backend.current() == before
 
 
+@pytest.mark.parametrize("carry_over", [True, False])
+def test_a_vector_says_what_is_wrong_with_actions_and_seeds(carry_over: bool) -> None:
+    """One for each environment, after a reset; numbers of numpy are numbers."""
+    how: dict[str, Any] = {"num_envs": 2, "vectorization_mode": "vector_entry_point", "window": 0.5}
+    envs = gym.make_vec(NAME, carry_over=carry_over, rate=150.0, **how)
+    with pytest.raises(gym.error.ResetNeeded, match="call reset first"):
+        envs.step(np.array([0, 1]))
+    first, _ = envs.reset(seed=np.int64(7))  # type: ignore[arg-type]  # of numpy
+    again, _ = envs.reset(seed=np.array([7, 8]))  # type: ignore[arg-type]  # of numpy
+
+    assert np.array_equal(first, again)
+    for wrong in ([0], [0, 1, 2]):
+        with pytest.raises(InvalidInput, match=f"actions: {len(wrong)} are given for 2 environments"):
+            envs.step(np.array(wrong))
+        with pytest.raises(InvalidInput, match=f"seed: {len(wrong)} are given for 2 environments"):
+            envs.reset(seed=wrong)  # type: ignore[arg-type]  # gymnasium declares one number
+    envs.close()
+    with pytest.raises(gym.error.ResetNeeded, match="call reset first"):
+        envs.step(np.array([0, 1]))
+
+
 def test_unpickling_makes_it_again() -> None:
     """With the same arguments, also a wrapped one; from the same seed it shows the same."""
     env = make(render_mode="ansi", slo="p99=20ms")
