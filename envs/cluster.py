@@ -17,7 +17,7 @@ from tuner.errors import InvalidInput, check_choice
 from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
 from tuner.objective import BadRateObjective, Slo
-from tuner.scheduling.knobs import scheduler_space
+from tuner.scheduling.knobs import check_space, scheduler_space
 from tuner.setting import rate_range
 from tuner.workload.schedule import draw_rate
 
@@ -126,7 +126,9 @@ def cluster(
     Raises:
         InvalidInput: An argument is unusable.
     """
-    chosen = scenario or EXAMPLE
+    chosen = EXAMPLE if scenario is None else scenario
+    if not isinstance(chosen, Scenario):
+        raise InvalidInput("scenario", f"{chosen!r} is no `Scenario`", "make one in Python")
     if chosen.policy != "symphony":
         raise InvalidInput(
             "policy", f"{chosen.policy} has no knobs", "the scenario's policy must be symphony"
@@ -134,7 +136,8 @@ def cluster(
     check_choice("objective", objective, ("gpu", "latency"))
     rates = None if rate is None else rate_range(rate, FASTEST)
     slo = Slo(statistic="p95", latency=chosen.each_session[0].slo)
-    knobs = space or scheduler_space()
+    knobs = scheduler_space() if space is None else space
+    check_space(knobs)
 
     def open_plant(generator: np.random.Generator) -> Plant:
         seed = int(generator.integers(2**62))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tuner.errors import InvalidInput
 from tuner.option import build, keywords, option, options_of, part
 
 
@@ -83,6 +84,12 @@ def test_a_function_takes_the_object_or_its_options() -> None:
     assert ride(spokes=28, miles=3) == (Bicycle(wheel=Wheel(spokes=28), owner="Ada"), 3)
     assert ride(mine, tone="c") == (Bicycle(wheel=Wheel(spokes=20), bell=Bell(tone="c"), owner="me"), 1)
     assert ride(bicycle=mine) == (mine, 1)
+
+
+def test_an_object_of_another_kind_is_refused() -> None:
+    """By the name of the argument."""
+    with pytest.raises(InvalidInput, match="bicycle: 'tandem' is no `Bicycle`"):
+        ride("tandem", tone="c")
 
 
 def test_its_signature_lists_them() -> None:

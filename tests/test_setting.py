@@ -74,6 +74,8 @@ def test_a_setting_is_made_from_what_users_write() -> None:
         ({"window": "0.1s"}, "--window"),
         ({"window": 0.0}, "window: 0.0 is not a positive number"),
         ({"window": True}, "window: True is not a positive number"),
+        ({"slo": 0.03}, "--slo: 0.03 is no SLO"),
+        ({"workload": 3}, "--workload: 3 is no workload"),
     ],
 )
 def test_mistakes_are_told_by_the_name_that_the_user_knows(given: dict[str, Any], names: str) -> None:

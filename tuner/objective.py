@@ -128,6 +128,8 @@ class Objective:
     """Weight of what changes of the configuration cost; 0: nothing, 1: all wait for the whole change."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.slo, Slo):
+            raise InvalidInput("--slo", f"{self.slo!r} is no SLO", "write p95=30ms as text, or make a `Slo`")
         if self.goal not in GOALS:
             raise InvalidInput("--objective", f"'{self.goal}' is unknown", f"use one of {', '.join(GOALS)}")
         if not self.cores > 0:

@@ -16,6 +16,8 @@ from dataclasses import Field, dataclass, fields, replace
 from numbers import Real
 from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
+from tuner.errors import InvalidInput
+
 __all__ = ["Option", "build", "is_number", "keywords", "option", "options_of", "part"]
 
 Kind = TypeVar("Kind")
@@ -133,6 +135,9 @@ def keywords(
     Args:
         own: The object where none is given.
         names: The options that are taken.
+
+    Raises:
+        InvalidInput: When the function is called: the object is one of another kind, or a value is unusable.
     """
 
     def decorate(function: Callable[Concatenate[Kind, Rest], Result]) -> Callable[..., Result]:
@@ -147,6 +152,8 @@ def keywords(
         def wrapper(*positional: Kind, **arguments: Any) -> Result:
             given = {name: arguments.pop(name) for name in names if name in arguments}
             whole = positional[0] if positional else arguments.pop(first.name, own)
+            if not isinstance(whole, type(own)):
+                raise InvalidInput(first.name, f"{whole!r} is no `{type(own).__name__}`")
             return function(build(type(own), given, whole), *positional[1:], **arguments)  # type: ignore[arg-type]
 
         shown = [first.replace(default=own), *taken, *others]

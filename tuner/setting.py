@@ -118,7 +118,8 @@ class Load:
     own traffic is watched. A simulated server gets a `workload`, whose nominal rate is `rate`.
 
     Raises:
-        InvalidInput: The rate is no rate, or stands beside an arrival process or a workload with another one.
+        InvalidInput: The rate is no rate, or stands beside an arrival process or a workload with another one;
+            or the workload is none.
     """
 
     rate: Rate | None = field(
@@ -170,6 +171,7 @@ class Load:
     def __post_init__(self) -> None:
         if self.rate is not None and self.arrival is not None:
             raise InvalidInput("--arrival", "given together with --rate", "give one of them")
+        self._check_workload()
         if self.rate is None:
             return
         from tuner.workload.schedule import RateSchedule  # commands list their options without numpy
@@ -180,6 +182,16 @@ class Load:
             return
         problem = f"{self.rate} stands beside a workload with a nominal rate of {self.workload.rate:g}"
         raise InvalidInput("rate", problem, "leave it out, or give the workload as text")
+
+    def _check_workload(self) -> None:
+        if self.workload is None or isinstance(self.workload, str):
+            return
+        from tuner.workload import Workload
+
+        if not isinstance(self.workload, Workload):
+            raise InvalidInput(
+                "--workload", f"{self.workload!r} is no workload", "write step, or make a `Workload`"
+            )
 
     @property
     def nominal(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 import gymnasium as gym
@@ -15,7 +16,7 @@ from tuner.cluster.scenario import Scenario, Session
 from tuner.envs.cluster import BAD, BUSY, EXAMPLE, ClusterEnv, cluster, cluster_vector
 from tuner.envs.cluster_backend import SimulatedCluster
 from tuner.errors import InvalidInput
-from tuner.knobs import ApplyCost, KnobSpace
+from tuner.knobs import ApplyCost, Knob, KnobSpace
 from tuner.scheduling.knobs import KNOBS, scheduler_space
 from tuner.testing.environment import EnvironmentContract
 
@@ -175,6 +176,29 @@ def test_nothing_asked() -> None:
 def test_bad_arguments(arguments: dict[str, object]) -> None:
     """Refused at once, by name."""
     with pytest.raises(InvalidInput, match=next(iter(arguments)).replace("scenario", "policy")):
+        cluster(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"scenario": "cluster.yaml"}, "scenario: 'cluster.yaml' is no `Scenario`"),
+        ({"space": KnobSpace([Knob(name="threads", grid=(1, 2), default=1)])}, "knob threads: unknown"),
+        (
+            {"space": KnobSpace([Knob(name="deferral", grid=(0, 2), default=0)])},
+            "deferral: 2.0 is not in 0..1",
+        ),
+        (
+            {"space": KnobSpace([Knob(name="drop_rule", grid=(1, 3), default=1)])},
+            "knob drop_rule: 3 is not in",
+        ),
+    ],
+)
+def test_what_the_scheduler_does_not_know_is_refused_when_it_is_made(
+    arguments: dict[str, object], words: str
+) -> None:
+    """Not at the first reset, nor in the middle of an episode."""
+    with pytest.raises(InvalidInput, match=re.escape(words)):
         cluster(**arguments)
 
 

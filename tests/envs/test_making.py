@@ -135,6 +135,9 @@ def test_unpickling_makes_it_again() -> None:
     [
         ({"objective": "fast"}, "^objective: 'fast'"),
         ({"slo": "p95"}, "^slo: 'p95'"),
+        ({"slo": 0.03}, "^slo: 0.03 is no SLO; write p95=30ms"),
+        ({"workload": 3}, "^workload: 3 is no workload"),
+        ({"setting": "p95=30ms"}, "^setting: 'p95=30ms' is no `Setting`"),
         ({"change_cost": -1.0}, "^change_cost"),
         ({"change_cost": "1"}, "^change_cost: '1' is not a weight"),
         (

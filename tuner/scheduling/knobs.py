@@ -21,7 +21,15 @@ from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace, Role
 from tuner.scheduling.batching.symphony import DropRule, Order, SymphonyOptions
 
-__all__ = ["DROP_RULES", "KNOBS", "ORDERS", "configuration_of", "options_from", "scheduler_space"]
+__all__ = [
+    "DROP_RULES",
+    "KNOBS",
+    "ORDERS",
+    "check_space",
+    "configuration_of",
+    "options_from",
+    "scheduler_space",
+]
 
 DROP_RULES: tuple[DropRule, ...] = get_args(DropRule)
 """The drop rules; the knob's value is the place here."""
@@ -100,6 +108,17 @@ def options_from(configuration: Mapping[str, float], base: SymphonyOptions | Non
         drop=DROP_RULES[int(values["drop_rule"])],
         order=ORDERS[int(values["dispatch_order"])],
     )
+
+
+def check_space(space: KnobSpace) -> None:
+    """Check that each value of each knob means something to the scheduler.
+
+    Raises:
+        InvalidInput: A knob is unknown, or a value has no meaning.
+    """
+    for knob in space.knobs:
+        for value in knob.grid:
+            options_from({knob.name: value})
 
 
 def configuration_of(options: SymphonyOptions) -> Configuration:
