@@ -47,6 +47,8 @@ P = TypeVar("P", bound=Parameters)
 class Bookkeeper(ABC, Generic[P]):
     """The base of an agent. A subclass adds :meth:`select`, and :meth:`_learn` to learn more than mean costs.
 
+    What it draws it draws from ``_generator``, so that the same seed and windows give the same decisions.
+
     Args:
         space: The configurations.
         parameters: The constants; by default those of the class.

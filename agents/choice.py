@@ -16,12 +16,18 @@ def allowed_numbers(space: KnobSpace, allowed: np.ndarray | None) -> np.ndarray:
     Args:
         space: The configurations.
         allowed: Their numbers; None for all, of those equal in effect one.
+
+    Raises:
+        ValueError: There are none, or they are no numbers of configurations, as a mask is not.
     """
     if allowed is None:
         return space.distinct
     if len(allowed) == 0:
         raise ValueError("at least one configuration must be allowed")
-    return np.asarray(allowed, dtype=np.int64)
+    numbers = np.asarray(allowed)
+    if numbers.dtype.kind not in "iu" or not 0 <= numbers.min() <= numbers.max() < space.size:
+        raise ValueError(f"`allowed` must hold numbers in 0..{space.size - 1}, but got {allowed=}")
+    return numbers.astype(np.int64, copy=False)
 
 
 def cheapest(costs: np.ndarray, allowed: np.ndarray, state: State) -> int | None:

@@ -24,6 +24,22 @@ def test_all_are_allowed_once_unless_some_are_named() -> None:
 
 
 @pytest.mark.parametrize(
+    "allowed",
+    [
+        np.ones(SPACE.size, np.bool_),
+        np.array([2, SPACE.size]),
+        np.array([-1, 2]),
+        np.array([1.0, 2.0]),
+        ["2"],
+    ],
+)
+def test_what_is_no_number_of_a_configuration_is_refused(allowed: np.ndarray) -> None:
+    """A mask, above all: as numbers it would say that configurations 0 and 1 are allowed."""
+    with pytest.raises(ValueError, match=rf"`allowed` must hold numbers in 0\.\.{SPACE.size - 1}"):
+        allowed_numbers(SPACE, allowed)
+
+
+@pytest.mark.parametrize(
     ("costs", "current", "expected"),
     [
         ([3.0, 1.0, 2.0], 2, 5),
