@@ -39,6 +39,28 @@ def test_windows_that_differ_by_chance_are_of_one_load() -> None:
     assert load.rate == pytest.approx((0.81 * 200 + 0.9 * 210 + 190) / 2.71)
 
 
+def test_what_is_hardly_known_of_a_load_explains_more() -> None:
+    """Of 1000 requests 1150 differ by 3.4 standard deviations of the two windows' difference, 4.7 of one's.
+
+    Ten windows, as which many count, leave 4.5 of these.
+    """
+    assert seen(window(200), window(225)).present.windows == 2
+    assert seen(*[window(200)] * 60, window(225)).present.windows == 1
+
+
+def test_a_load_that_moved_within_its_level_stays_there() -> None:
+    """What is learned there is not split in two: a level is left where the rate is clearly inside another."""
+    levels = LoadLevels()
+    middle = levels.rate(levels.level(50_000.0, None))
+    beyond = middle * levels.ratio**0.6
+    loads = seen(*[window(middle)] * 3)
+
+    loads.observe(window(beyond), loads.present.level)
+
+    assert levels.level(beyond, None) == levels.level(middle, None) + 1
+    assert (loads.present.windows, loads.present.level) == (1, levels.level(middle, None))
+
+
 def test_a_load_that_moved_begins_with_its_window() -> None:
     """What came before says nothing of it."""
     assert seen(window(200), window(200), window(400)).present == Load(
@@ -83,6 +105,15 @@ def test_old_loads_are_forgotten() -> None:
     assert seen(*first, *others, window(1.0)).after(window(10_000.0), None).windows == 1
 
 
+def test_a_load_that_comes_again_and_again_counts_once_among_those_remembered() -> None:
+    """It pushes no other out."""
+    first, low, high = [window(10_000.0)] * 2, [window(50.0)] * 2, [window(400.0)] * 2
+
+    loads = seen(*first, *(low + high) * REMEMBERED)
+
+    assert loads.after(window(10_000.0), None).windows == 3
+
+
 def test_a_burst_is_no_other_load() -> None:
     """What comes in bursts scatters more."""
     assert seen(window(50.0), window(80.0)).present.windows == 1
@@ -97,6 +128,13 @@ def test_a_neighbour_that_wavers_is_one_load() -> None:
 
     assert len(set(levels)) == 1
     assert neighbours(levels[0]) == 1
+
+
+def test_what_a_neighbour_takes_is_the_mean_of_all_windows() -> None:
+    """Old ones count less."""
+    load = seen(window(200.0, foreign=0.2), window(200.0, foreign=0.3)).present
+
+    assert load.foreign == pytest.approx((0.9 * 0.2 + 0.3) / 1.9)
 
 
 def test_a_neighbour_that_comes_and_goes_is_two_loads() -> None:

@@ -62,6 +62,62 @@ def test_what_a_window_lets_stay_is_banned_as_at_first() -> None:
     assert memory.banned(0) == []
 
 
+def test_a_ban_that_is_over_is_told_to_the_next_life_until_a_window_lets_the_configuration_stay() -> None:
+    """There the next one lasts twice as long, too."""
+    memory = memory_with(retry_after=2)
+    memory.ban(0, 7)
+    assert memory.bans() == [(0, 7, 2, 1)]
+
+    for _ in range(5):
+        memory.record(0, 1, 0.5, probability=1.0)
+    assert memory.bans() == [(0, 7, 0, 1)]
+    memory.stays(0, 7)
+    assert memory.bans() == []
+
+
+def test_bans_go_on_in_the_next_life() -> None:
+    """They wait for its own windows, not for those that it remembers; the next one lasts twice as long."""
+    earlier, later = memory_with(retry_after=2), memory_with(retry_after=2)
+    earlier.ban(0, 7)
+    for ban in earlier.bans():
+        later.ban_again(*ban)
+    for _ in range(5):
+        later.record(0, 1, 0.5, probability=1.0, new=False)
+    assert later.banned(0) == [7]
+
+    for _ in range(2):
+        later.record(0, 1, 0.5, probability=1.0)
+    assert later.banned(0) == []
+    later.ban(0, 7)
+    assert later.bans() == [(0, 7, 4, 2)]
+
+
+def test_a_ban_may_have_to_last_longer_than_usual() -> None:
+    """What the server refuses is not asked for again before the circuit breaker lets anything else be."""
+    memory = memory_with(retry_after=2)
+
+    memory.ban(0, 7, least=9)
+    memory.ban(0, 8, least=1)
+
+    assert memory.bans() == [(0, 7, 9, 1), (0, 8, 2, 1)]
+
+
+@pytest.mark.parametrize("windows", [1, 7, 14, 29])
+def test_a_budget_is_spent_by_as_many_windows_as_it_says(windows: int) -> None:
+    """Whatever a float makes of a hundred times the share: 0.07 * 100 is more than 7."""
+    memory = memory_with(budget=windows / 100)
+    for _ in range(50):
+        memory.record(0, 1, 0.5, probability=1.0)
+    spent = []
+    for _ in range(windows):
+        spent.append(memory.budget_spent)
+        memory.window_passed(1.0)
+        memory.record(0, 1, 0.5, probability=1.0)
+
+    assert not any(spent)
+    assert memory.budget_spent
+
+
 def test_a_broken_window_is_not_charged_where_nothing_keeps_the_slo() -> None:
     """There was nothing to lose."""
     memory = memory_with(budget=0.02)
@@ -162,6 +218,19 @@ def test_a_search_is_over_at_each_load_by_itself() -> None:
     assert not memory.search_over(4)
 
 
+def test_what_is_known_well_ends_no_search() -> None:
+    """Its first window is the best so far, and its second counts as a try: then it is known."""
+    memory = memory_with(patience=2)
+    for _ in range(50):
+        memory.record(3, 1, 0.5, probability=1.0)
+    assert not memory.search_over(3)
+
+    for another in (2, 3):
+        memory.record(3, another, 0.5, probability=1.0)
+
+    assert memory.search_over(3)
+
+
 def test_changes_are_counted_for_an_hour_by_what_they_cost() -> None:
     """Each kind for itself; what is free is not counted."""
     memory = memory_with(reloads_per_hour=2, restarts_per_hour=0)
@@ -196,13 +265,15 @@ def test_changes_pause_after_failures_in_a_row_for_ever_longer() -> None:
     assert memory.pause == 0
 
     pauses = []
-    for _ in range(3):
+    for _ in range(9):
         memory.failed()
         pauses.append(memory.pause)
-    assert pauses == [5, 10, 20]
+    assert pauses == [5, 10, 20, 40, 80, 160, 320, 320, 320]
 
     memory.changed(0.0, ApplyCost.RELOAD)
     assert memory.pause == 0
+    memory.failed()
+    assert memory.pause == 0, "the first in a row again"
 
 
 def test_the_best_by_evidence_was_seen_more_than_once() -> None:
@@ -254,4 +325,17 @@ def test_windows_that_end_no_search(how: dict[str, bool]) -> None:
     for _ in range(50):
         memory.record(3, 1, 5.0, probability=0.0, **how)
 
+    assert not memory.search_over(3)
+
+
+def test_a_search_does_not_end_while_the_budget_is_spent() -> None:
+    """Nothing is tried then: that a server is led from one good configuration to another shows no end."""
+    memory = memory_with(budget=0.01, patience=1)
+    for _ in range(5):
+        memory.record(3, 1, 0.5, probability=1.0)
+    memory.window_passed(1.0)
+    for known in (1, 2, 3):
+        memory.record(3, known, 0.5, probability=1.0)
+
+    assert memory.budget_spent
     assert not memory.search_over(3)

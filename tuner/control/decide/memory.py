@@ -203,7 +203,7 @@ class Memory:
             kind: f"the {number:g} {word} of this hour are used up"
             + (f" but for {left} that are kept for a broken SLO" if left > 0 else "")
             for kind, (number, word) in most.items()
-            if (left := number - recent[kind]) <= int(KEPT_BACK * number) * kept
+            if (left := number - recent[kind]) <= KEPT_BACK * number * kept
         }
 
     # Commands.
