@@ -12,7 +12,7 @@ from tests.builders import measurement
 from tuner.control.decide.validation import unusable
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
-from tuner.objective import BadRateObjective, Objective, Slo, parse_slo
+from tuner.objective import BadRateObjective, Objective, Slo, parse_slo, unsaturated
 
 SLO = Slo(statistic="p95", latency=0.030)
 
@@ -30,12 +30,19 @@ def test_cost_of_overload_grows_with_the_logarithm() -> None:
     assert objective.cost(measurement(3.000)) == pytest.approx(10 * (1 + math.log(10)))
 
 
+@pytest.mark.parametrize("ratio", [0.5, 10.0, 12.0, 300.0])
+def test_the_latency_is_read_off_its_cost(ratio: float) -> None:
+    """Also in overload: so a prediction of the cost is told as one of the latency."""
+    assert unsaturated(Objective(slo=SLO).cost(measurement(ratio * 0.030))) == pytest.approx(ratio)
+
+
 def test_cpu_cost_is_the_share_of_the_cores_while_the_slo_is_kept() -> None:
-    """Half of two cores is 0.5; latency within the SLO does not matter."""
+    """Half of two cores is 0.5; latency within the SLO, or just at it, does not matter."""
     objective = Objective(slo=SLO, goal="cpu", cores=2)
 
     assert objective.cost(measurement(0.010, cpu=1.0)) == pytest.approx(0.5)
     assert objective.cost(measurement(0.029, cpu=1.0)) == pytest.approx(0.5)
+    assert objective.cost(measurement(0.030, cpu=1.0)) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("goal", "least"), [("cpu", 0.0005), ("gpu", 0.001)])
@@ -54,6 +61,7 @@ def test_breaking_the_slo_costs_more_than_any_use_of_resources() -> None:
     objective = Objective(slo=SLO, goal="cpu", cores=2)
 
     assert objective.cost(measurement(0.0301, cpu=0.01)) > objective.cost(measurement(0.0299, cpu=2.0))
+    assert objective.cost(measurement(0.0299, cpu=9.0)) == 1.0, "of more cores than were told"
 
 
 def test_failures_break_the_slo() -> None:
@@ -120,6 +128,7 @@ def test_a_kept_bad_rate_costs_what_is_used() -> None:
     assert objective.kept(window(99, 1))
     assert objective.cost(window(99, 1)) == pytest.approx(0.4)
     assert BadRateObjective(slo=SLO).cost(window(99, 1)) == pytest.approx(0.5)
+    assert BadRateObjective(slo=SLO).cost(window(99, 1, p95=0.090)) == 1.0, "below every broken bad rate"
 
 
 def test_a_broken_bad_rate_costs_more_than_anything_else() -> None:

@@ -178,7 +178,7 @@ class Objective:
         Most seconds of waiting per request of the window, over the bound of the SLO; see the module's
         docstring.
         """
-        if measurement.asked == 0 or measurement.change_seconds == 0:
+        if measurement.asked == 0:
             return 0.0
         waiting = measurement.change_seconds * measurement.change_requests / measurement.asked
         return _saturate(waiting / self.slo.latency)
