@@ -30,18 +30,30 @@ def test_noise_is_no_change() -> None:
         assert all(drift.add(generator.normal(), window) is None for window in range(1000))
 
 
-def test_one_window_is_no_change() -> None:
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_window_is_no_change(sign: int) -> None:
     """However far off."""
-    assert DriftDetector().add(1e6, 0) is None
+    assert DriftDetector().add(sign * 1e6, 0) is None
 
 
-def test_starts_again_after_a_change() -> None:
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_change_begins_with_the_first_window_that_is_off_to_its_side(sign: int) -> None:
+    """Ten windows were off a little to the other one: less the allowance a twentieth each, long forgotten."""
+    drift = DriftDetector()
+
+    found = [drift.add(sign * (-0.8 if window < 10 else 4.0), window) for window in range(13)]
+
+    assert found == [*[None] * 12, 10]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_starts_again_after_a_change(sign: int) -> None:
     """It has to add up again."""
     drift = DriftDetector()
-    found = [drift.add(4.0, window) for window in range(3)]
+    found = [drift.add(sign * 4.0, window) for window in range(3)]
 
     assert found == [None, None, 0]
-    assert drift.add(4.0, 3) is None
+    assert drift.add(sign * 4.0, 3) is None
 
 
 def test_nonsense_is_refused() -> None:

@@ -30,7 +30,25 @@ def test_logits_of_exactly_the_limit_stay() -> None:
 def chosen(values: list[float], beta: float) -> np.ndarray:
     """Probabilities by eq. 3 with a constant beta."""
     constant = FormParameters(temperature="absolute", beta_first=beta, beta_last=beta)
-    return probabilities(np.array(values), constant, windows=1, scale=1.0)
+    return probabilities(np.array(values), constant, windows=1, scale=7.0)
+
+
+def test_a_relative_temperature_refers_to_the_scale() -> None:
+    """Costs that are three times as high, on three times the scale, are chosen as often."""
+    relative = FormParameters(temperature="relative", beta_first=4.0, beta_last=4.0)
+
+    found = probabilities(np.array([3.0, 6.0]), relative, windows=1, scale=3.0)
+
+    assert found == pytest.approx(naive.boltzmann([1.0, 2.0], 4.0))
+
+
+def test_the_authors_temperature_is_of_latencies() -> None:
+    """A cost of 1 is one unit: 0.3 s and 0.5 s differ by 26.7 in their code's logits."""
+    inverse = FormParameters(temperature="inverse", unit=0.1)
+
+    found = probabilities(np.array([3.0, 5.0]), inverse, windows=1, scale=1.0)
+
+    assert np.log(found[0] / found[1]) == pytest.approx(20e6 * (1 / 300e3 - 1 / 500e3))
 
 
 @settings(deadline=None, max_examples=50)

@@ -22,6 +22,14 @@ def test_where_nothing_can_be_learned_a_choice_loses_what_it_costs_more() -> Non
         assert lost == pytest.approx(costs - 1.0)
 
 
+def test_where_no_window_follows_a_choice_loses_what_it_is_expected_to_cost_more() -> None:
+    """What it teaches is worth nothing; the mean of a log-normal cost is above its median."""
+    mean, deviation = np.log([1.0, 1.0, 0.9]), np.array([0.1, 0.5, 0.3])
+    costs = np.exp(mean + 0.5 * deviation**2)
+
+    assert regrets(mean, np.diag(deviation**2), NOISE, 1.0) == pytest.approx(costs - costs.min())
+
+
 def test_the_worth_of_a_window_is_that_of_the_choice_which_it_allows() -> None:
     """One configuration is sure to cost 1, another one as much in the mean: as the price of an option."""
     deviation, windows = 0.3, 10.0

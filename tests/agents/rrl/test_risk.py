@@ -28,6 +28,12 @@ def test_gambles_are_not_explored_and_more_is_dared_while_nothing_keeps_the_slo(
     assert bearable(broken).tolist() == [True, True, True, False]
 
 
+def test_what_is_a_gamble_is_told_by_the_cost_at_its_worst() -> None:
+    """More than 22 % above the least, or 65 % while nothing keeps the SLO."""
+    assert bearable(np.log(0.8 * np.array([1.0, 1.21, 1.23]))).tolist() == [True, True, False]
+    assert bearable(np.log(1.6 * np.array([1.0, 1.64, 1.66]))).tolist() == [True, True, False]
+
+
 def test_after_many_windows_a_dear_one_is_no_gamble() -> None:
     """It hardly adds to their mean; so the best is not left out for ever. Overload still is."""
     worst = np.log([0.8, 0.9, 1.1, 9.0])
