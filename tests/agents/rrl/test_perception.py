@@ -224,6 +224,22 @@ def test_a_changed_machine_is_noticed_and_learned_again() -> None:
     assert changed[agent.best(State(level=LOW, configuration=0))] < 1.15 * changed.min()
 
 
+def test_a_new_era_begins_with_the_first_window_on_the_changed_machine() -> None:
+    """That window is not taken for one on the machine of before."""
+    agent = make()
+    state = State(level=LOW, configuration=7)
+    measured = smooth(agent).smoother.measured
+    for _ in range(10):
+        agent.update(state, 7, 0.5, state)
+    windows = 0
+    while not measured.era:
+        agent.update(state, 7, 1.5, state)
+        windows += 1
+
+    assert windows == 3
+    assert measured.fresh(LOW) == windows
+
+
 @pytest.mark.compiled
 def test_an_unchanged_machine_is_not_doubted() -> None:
     """No era ends in 120 windows under two loads."""

@@ -213,6 +213,19 @@ def test_a_window_is_longer_where_few_requests_come_and_shorter_while_the_slo_bu
     assert loop.window(10.0) == 5.0
 
 
+def test_windows_are_shorter_only_while_the_budget_burns_fast_and_still_does() -> None:
+    """Three of the last twelve broke the SLO, one of them among the last three; another good one is known."""
+    loop, _ = loop_with(patience=0)
+    turn(loop, 0.0, measurement(0.020, running=configuration(8)))
+
+    lengths = ""
+    for number, kept in enumerate("++++++++++++-+-+-++++", 1):
+        turn(loop, 10.0 * number, measurement(0.020 if kept == "+" else 0.090, end=10.0 * number))
+        lengths += "s" if loop.window(10.0) == 5.0 else "."
+
+    assert lengths == "................sss.."
+
+
 @pytest.mark.parametrize(("every", "explores"), [(4, True), (12, False)])
 def test_the_error_budget_protects_only_what_keeps_the_slo_steadily(every: int, explores: bool) -> None:
     """Where every fourth window is broken as it is, holding still is no better than looking for more."""
@@ -290,14 +303,17 @@ def test_who_only_watches_does_not_explore() -> None:
 
 
 def test_a_window_is_at_least_as_long_as_the_slo() -> None:
-    """A shorter one could not show that it was broken; nor does it end early because many requests came."""
+    """A shorter one could not show that it was broken; nor does it end early because many requests came.
+
+    Six times the usual length is the most.
+    """
     slow = dataclasses.replace(OBJECTIVE, slo=Slo(statistic="p95", latency=8.0))
     loop = ControlLoop(SPACE, slow, ScriptedAgent())
-    first = loop.window(5.0)
+    first = loop.window(5.0), loop.window(0.5)
     turn(loop, 8.0, measurement(2.0))
 
-    assert (first, loop.window(5.0), loop.enough(5.0)) == (8.0, 8.0, math.inf)
-    assert loop.window(0.5) == 3.0
+    assert first == (loop.window(5.0), loop.window(0.5)) == (8.0, 3.0)
+    assert loop.enough(5.0) == math.inf
 
 
 def test_nothing_is_explored_in_the_first_window_under_a_new_load() -> None:

@@ -107,7 +107,8 @@ def test_where_only_what_was_rolled_back_keeps_the_slo_a_bad_change_ends_where_i
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "back"), [(0, 1, False), (0, 5, True), (20, 21, False), (20, 40, True)]
+    ("before", "after", "back"),
+    [(0, 1, False), (0, 5, True), (20, 21, False), (20, 40, True), (1000, 1000, False), (1000, 1500, True)],
 )
 def test_rising_errors_roll_back_to_what_ran_before(before: int, after: int, back: bool) -> None:
     """More failures than chance explains undo a change even if no configuration is known to keep the SLO."""
@@ -146,6 +147,24 @@ def test_a_change_after_which_none_is_answered_is_rolled_back(
     assert isinstance(decision, Rollback if words else Hold)
     assert words in str(decision.reason)
     assert getattr(decision, "configuration", configuration()) == configuration()
+
+
+@pytest.mark.parametrize(
+    ("before", "cpu", "kind"), [(0, 1.0, Rollback), (0, -1.0, Hold), (1000, 1.0, Hold)], ids=str
+)
+def test_a_change_is_not_blamed_for_figures_that_cannot_be_true_nor_for_what_was_so_before(
+    before: int, cpu: float, kind: type[Hold | Rollback]
+) -> None:
+    """All requests fail after it: by figures that nobody can believe, or as all did before it."""
+    loop, _ = loop_with(configuration(2))
+    first = measurement(0.020, failures=before)
+    turn(loop, 10.0, dataclasses.replace(first, requests=1000 - before))
+    changed(loop, configuration())
+    silent = measurement(math.nan, running=configuration(2), end=20.0, failures=1000, cpu=cpu)
+
+    decision = turn(loop, 20.0, dataclasses.replace(silent, requests=0, disturbed=(UNANSWERED,)))
+
+    assert isinstance(decision, kind)
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -225,6 +244,36 @@ def test_a_mean_above_the_slo_rolls_back_without_waiting_for_quantiles() -> None
 
     assert isinstance(decision, Rollback)
     assert decision.configuration == configuration()
+
+
+def test_a_mean_above_the_slo_is_no_reason_to_leave_what_was_gone_back_to() -> None:
+    """It is not on probation: the requests that the change left behind are still being answered."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 5.0, measurement(0.025, running=configuration(8), end=5.0))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+    turn(loop, 20.0, mixed(0.200, configuration(2), 20.0))
+    taken_back(loop, configuration(2))
+
+    assert isinstance(turn(loop, 30.0, mixed(0.200, configuration(), 30.0)), Hold)
+
+
+def test_what_a_mean_rolls_back_is_banned_under_the_load_that_showed_it() -> None:
+    """It may be the best under the load of before."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 5.0, measurement(0.025, rate=900.0, end=5.0))
+    high = loop.level
+    turn(loop, 10.0, measurement(0.020, rate=200.0))
+    low = loop.level
+    changed(loop, configuration())
+    window = mixed(0.200, configuration(2), 20.0)
+
+    decision = turn(loop, 20.0, dataclasses.replace(window, requests=4500, arrival_rate=900.0))
+    taken_back(loop, configuration(2))
+
+    assert isinstance(decision, Rollback)
+    assert loop.memory.banned(high) == [SPACE.encode(configuration(2))]
+    assert loop.memory.banned(low) == []
 
 
 @pytest.mark.parametrize(

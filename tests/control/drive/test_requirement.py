@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tuner.adapters.triton.knobs import STATEFUL
-from tuner.control.drive.requirement import require_knobs
-from tuner.errors import InvalidInput
+from tuner.control.drive.requirement import check_target, require_knobs
+from tuner.errors import InvalidInput, ReadOnly
+from tuner.objective import Slo
+
+P95, MEAN = Slo(statistic="p95", latency=0.030), Slo(statistic="mean", latency=0.030)
 
 
 def attached(*why: str, size: int = 1) -> Any:
@@ -34,3 +38,49 @@ def test_a_target_without_knobs(why: tuple[str, ...], advice: str) -> None:
     assert str(caught.value).endswith("; or use observe")
     assert ("parameters" in str(caught.value)) == (STATEFUL not in str(caught.value))
     require_knobs(attached(*why, size=2))
+
+
+def target(*, size: int = 2, cpu: float = 1.0, notes: tuple[str, ...] = (), **changes: Any) -> Any:
+    """A target whose latency nobody times, but whose mean the server counts."""
+    described = {"writable": True, "quantiles": False} | changes
+    return SimpleNamespace(
+        space=SimpleNamespace(size=size),
+        description=SimpleNamespace(
+            model="mlp", target="fake://x/mlp", without_knobs=(), notes=notes, **described
+        ),
+        host=SimpleNamespace(read=lambda: SimpleNamespace(server=cpu)),
+        indicator=changes.get("indicator"),
+        load=changes.get("load"),
+    )
+
+
+@pytest.mark.parametrize("timed", ["quantiles", "indicator", "load"])
+def test_a_quantile_must_be_timed_by_somebody(timed: str) -> None:
+    """The server, another source, or requests of our own; its mean is counted in any case."""
+    with pytest.raises(InvalidInput, match="p95 is not exported by the server.*give --rate"):
+        check_target(target(), P95, "latency", apply=True)
+    with pytest.raises(InvalidInput, match="switch its summary on"):
+        check_target(target(notes=("switch its summary on",)), P95, "latency", apply=True)
+
+    check_target(target(**{timed: True}), P95, "latency", apply=True)
+    check_target(target(), MEAN, "latency", apply=True)
+
+
+def test_what_takes_no_changes_may_be_watched() -> None:
+    """Only who is going to change it is refused, with the reason that the adapter gives."""
+    fixed = target(writable=False, quantiles=True, notes=("explicit model control is off",))
+
+    with pytest.raises(ReadOnly, match="explicit model control is off"):
+        check_target(fixed, P95, "latency", apply=True)
+    check_target(fixed, P95, "latency", apply=False)
+
+
+def test_what_is_only_measured_need_not_have_what_decisions_need() -> None:
+    """No knob, no quantile, and no use of the CPU that could be seen."""
+    bare = target(size=1, cpu=math.nan)
+
+    check_target(bare, P95, "cpu", apply=False, decide=False)
+    with pytest.raises(InvalidInput, match="no knob"):
+        check_target(bare, MEAN, "latency", apply=False)
+    with pytest.raises(InvalidInput, match="CPU use cannot be seen"):
+        check_target(target(cpu=math.nan), MEAN, "cpu", apply=False)
