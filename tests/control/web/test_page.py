@@ -84,6 +84,31 @@ def test_the_page_shows_what_happens(page: Page) -> None:
     expect(page.get_by_role("button", name="Roll back", exact=True)).to_be_disabled()
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_many_targets_leave_the_chosen_one_in_sight(page: Page, width: int) -> None:
+    """Their list scrolls: it does not stretch the cards beside it, nor push them off a narrow screen."""
+    page.set_viewport_size({"width": width, "height": 860})
+    expect(page.get_by_role("heading", name="a", exact=True)).to_be_visible()
+    many = (
+        "targets = Array.from({length: 90}, (_, n) => ({...targets[0], name: `target ${n}`})); listTargets();"
+    )
+    card = page.evaluate(f"() => {{ {many} return $('name').closest('.card').getBoundingClientRect(); }}")
+
+    assert card["top"] < 500
+    assert card["height"] < 300
+
+
+def test_targets_are_chosen_by_keyboard(page: Page) -> None:
+    """The list is asked for again every two seconds; who has come to a target by then stays there."""
+    page.get_by_role("button", name="a apply").focus()
+    page.keyboard.press("Tab")
+    page.evaluate("refresh()")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", name="b", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="b recommend")).to_be_focused()
+
+
 def test_costs_have_one_scale_in_every_target(page: Page) -> None:
     """Blue keeps the SLO, orange breaks it, however much the other configurations cost."""
     (kept, edge, broken, worse) = page.evaluate("[0.5, 1, 2, 66].map(shade)")
