@@ -26,6 +26,7 @@ from tuner.control.decide.rules import PAUSED
 from tuner.control.drive.state import RunState
 from tuner.control.sentence import log_sentence
 from tuner.control.store.database import Database
+from tuner.control.store.known import known_target
 from tuner.control.store.rows import (
     KnobRow,
     bans_of,
@@ -133,7 +134,8 @@ class Store(Database):
     ) -> Standing:
         """Return the state of a target, which becomes the current one of its name.
 
-        A new target is added. A pin or rollback is taken back if it was ordered for another server, or for
+        A new target is added, unless it is known by another name or another spelling of its URL: then it goes
+        on with these. A pin or rollback is taken back if it was ordered for another server, or for
         values that the knobs no longer have; a last good configuration with such values is left out, and so
         is one that was good for another objective. Knobs that were added since have what runs now in all of
         its configurations.
@@ -148,6 +150,7 @@ class Store(Database):
         """
         place, text = without_credentials(url), text_of(running)
         with self.writing() as db:
+            self._rename(db, name, place)
             before = self.current(name)
             db.execute(
                 "INSERT INTO target (name, url, knobs, original, running, attached) VALUES "
@@ -176,8 +179,7 @@ class Store(Database):
 
     def grids(self, name: str, url: str) -> dict[str, list[float]]:
         """Return the grids that the knobs of a target had when it was last attached; none if it is new."""
-        query = "SELECT knobs FROM target WHERE name = ? AND url = ?"
-        row = self.row(query, name, without_credentials(url))
+        row = known_target(self, name, without_credentials(url))
         return {} if row is None else {knob.name: knob.grid for knob in self.knobs(row["knobs"])}
 
     def configuration(self, text: str) -> Configuration:
@@ -201,6 +203,22 @@ class Store(Database):
     def current(self, name: str) -> sqlite3.Row | None:
         """Return the target of a name that was attached last: the URL of a name may change."""
         return self.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
+
+    def _rename(self, db: sqlite3.Connection, name: str, url: str) -> None:
+        """Give a target the name and the URL that it has now, if it is known by others.
+
+        Its orders go along, unless one of the two names stands for another target, too.
+        """
+        row = known_target(self, name, url)
+        if row is None or (row["name"], row["url"]) == (name, url):
+            return
+        taken = self.current(name) is not None
+        db.execute("UPDATE target SET name = ?, url = ? WHERE id = ?", (name, url, row["id"]))
+        if not taken and self.current(row["name"]) is None:
+            db.execute("UPDATE OR IGNORE orders SET name = ? WHERE name = ?", (name, row["name"]))
+        now = self.current(name)
+        assert now is not None, "it has just got this name"
+        self._log_event(db, now, f"is the target that was '{row['name']}', {row['url']}, and goes on as that")
 
     def _complete(self, db: sqlite3.Connection, row: sqlite3.Row, running: Configuration) -> None:
         """Store in the configurations of a target what runs now of knobs that were added since."""
