@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.builders import configuration
 from tests.control.daemon.file_server import FileServer
+from tuner.command import app
 from tuner.knobs import Configuration
 from tuner.report import Report
 
@@ -53,6 +56,8 @@ def end() -> None:
         os.close(reader)
         os.dup2(writer, 1)
         os.kill(os.getpid(), signal.SIGINT)
+    elif way == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
     elif way == "refused":
         server.before_change = refuse
     elif way == "folder":
@@ -89,6 +94,10 @@ if way == "twice":
             os.kill(os.getpid(), signal.SIGINT)
 
     server.after_change = change
+if way == "killed":
+    from tuner.cli import session
+
+    session.REPORT_EVERY = 0.0
 attachment.connect = lambda *_: server
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -151,6 +160,18 @@ def test_a_run_that_learned_nothing_leaves_the_policy_of_another(tmp_path: Path)
 
     assert done.returncode == 2, done
     assert (tmp_path / "p" / "policy.json").stat() == before
+
+
+def test_a_run_that_was_killed_leaves_a_report(tmp_path: Path) -> None:
+    """With the windows until it was written last, and a note; a page is made of it later."""
+    done = run(tmp_path, "killed", 4, "--windows", "0")
+
+    report = Report.load(tmp_path / "out" / "report.json")
+    assert done.returncode == -signal.SIGKILL, done
+    assert report.windows
+    assert "had not ended" in report.notes[-1]
+    assert CliRunner().invoke(app, ["report", str(tmp_path / "out")]).exit_code == 0
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 @pytest.mark.parametrize("way", ["SIGHUP", "full", "folder"])

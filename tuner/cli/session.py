@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +22,7 @@ from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
 from tuner.profiler.indicator import make_indicator
-from tuner.report.folder import write_report
+from tuner.report.folder import DATA, write_report
 from tuner.report.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -30,9 +32,15 @@ if TYPE_CHECKING:
 
     from tuner.agents.rrl import RRL
     from tuner.knobs import Configuration
+    from tuner.report.document import Report
     from tuner.setting import Setting
 
 __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
+
+REPORT_EVERY = 30.0
+"""s of real time between two writings of ``report.json`` while a run goes on: `kill -9` loses no more."""
+REPORT_PAUSE = 100.0
+"""Least time between them, in times that the writing took: ten thousand windows take half a second."""
 
 
 def new_run_folder(out: Path | None) -> Path:
@@ -99,7 +107,8 @@ class TuningSession:
     Life: enter it after `start`, then `windows` as often as wanted, then `finish`. However the block ends,
     the server is left in good order: with the configuration that it ran before if `restore` is set, else
     with the best that was found. Nothing that is printed or written on the way out can prevent that. Then
-    the report and the policy are written.
+    the report and the policy are written. While it goes on, ``report.json`` is written now and then, with
+    its windows until then.
     """
 
     attachment: Attachment
@@ -116,6 +125,8 @@ class TuningSession:
     """The folder in which what was learned is saved at the end; None saves nothing."""
     totals: WindowTotals = field(default_factory=WindowTotals)
     """What the windows so far add up to."""
+    _report_due: float = field(default_factory=lambda: time.monotonic() + REPORT_EVERY)
+    """When ``report.json`` is next written, s on the monotonic clock."""
     _settled: bool = False
     """Whether the server was left in good order."""
     _written: bool = False
@@ -202,6 +213,10 @@ class TuningSession:
         self.totals.add(record)
         self.recorder.add(record, phase)
         self.say(window_text(record, self.attachment.space, self.objective, self.driver.running))
+        if (begin := time.monotonic()) >= self._report_due:
+            with suppress(StorageError):  # the end of the run says so, if it is still so then
+                self._report(ended=False).save(self.folder / DATA)
+            self._report_due = max(begin + REPORT_EVERY, begin + REPORT_PAUSE * (time.monotonic() - begin))
 
     def hold(self, count: int, phase: str) -> list[Measurement]:
         """Measure a number of windows without deciding anything; print and record them."""
@@ -271,12 +286,16 @@ class TuningSession:
         self.recorder.learned(self.agent, loop.levels, loop.memory.visits())
         if self.driver.applies and not self.restore:  # else what ran first runs again, whatever was found
             self.recorder.compare_ends(self.driver.running)
-        failed, sent = self.attachment.request_totals(seen.failed, seen.answered)
-        report = self.recorder.report(failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations)
         folder = make_folder(self.folder, "--out")  # somebody may have deleted it meanwhile
-        data, page = write_report(report, folder)
+        data, page = write_report(self._report(), folder)
         self._written = True
         self.say(f"report: {plain(str(page))}  ({data.name}, state.json beside it)")
+
+    def _report(self, *, ended: bool = True) -> Report:
+        failed, sent = self.attachment.request_totals(self.totals.failed, self.totals.answered)
+        return self.recorder.report(
+            failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations, ended=ended
+        )
 
     def _save(self) -> None:
         """Save what was learned, if it is to be saved."""

@@ -194,15 +194,18 @@ class Recorder:
         elif before and after:
             self.level(float(np.median([m.arrival_rate for m in after])), list(before), after)
 
-    def report(self, *, failed: int, sent: int, reconfigurations: int) -> Report:
+    def report(self, *, failed: int, sent: int, reconfigurations: int, ended: bool = True) -> Report:
         """Return the report as of now.
 
         Args:
             failed: Requests that failed over the whole run.
             sent: Requests sent.
             reconfigurations: Changes of the server.
+            ended: Whether the run has; else a note says that it has not.
         """
         notes = list(self._report.notes)
+        if not ended:
+            notes.append("The run had not ended when this was written; what it learned is left out.")
         if self.left_out:
             notes.append(
                 f"These are the last {MOST_WINDOWS} windows; {self.left_out} before them were left out."
