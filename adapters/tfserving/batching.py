@@ -10,7 +10,7 @@ knob                       fields
                            enables large batch splitting: larger requests are then split, not refused
 ``batch_timeout``          ``batch_timeout_micros``
 ``max_enqueued_batches``   the same
-``allowed_batch_sizes``    how many there are: k, k/2, k/4, ... (0: any size is executed as it is)
+``allowed_batch_sizes``    how many there are: k, k/2, k/4, ... 1 (0: any size is executed as it is)
 =========================  ======================================================================
 
 A field that is no knob keeps the operator's value. One default is ours: where the operator has no file, ours
@@ -39,6 +39,7 @@ __all__ = [
     "batch_limit",
     "parse_batching",
     "read_batching",
+    "read_ours",
     "rewrite",
     "splits",
     "write_batching",
@@ -86,6 +87,26 @@ def write_batching(batching: Batching) -> str | None:
 def read_batching(batching: Batching, names: Iterable[str]) -> Configuration:
     """Return the values of the named knobs."""
     return Configuration({name: _read(batching, name) for name in names})
+
+
+def read_ours(batching: Batching, asked: Mapping[str, float], names: Iterable[str]) -> Configuration:
+    """Return the values of the named knobs of a version of ours.
+
+    A limit has so many halves and no more: one of 2 that was to have four allowed sizes has two. It is what
+    was asked for, and a server that seemed to run something else would be changed over and over.
+
+    Args:
+        batching: Its parameters.
+        asked: The values that it was made for.
+        names: Of the knobs.
+    """
+    found = read_batching(batching, names)
+    count = asked.get(ALLOWED, 0)
+    if not (batching is None or found.get(ALLOWED, count) == count):
+        present = list(batching.allowed_batch_sizes)
+        if present == _allowed(present, _executed(batching), int(count)):
+            return found.replace(**{ALLOWED: count})
+    return found
 
 
 def _read(batching: Batching, name: str) -> float:

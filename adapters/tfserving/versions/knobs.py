@@ -11,6 +11,7 @@ from tuner.adapters.tfserving.batching import (
     batch_limit,
     parse_batching,
     read_batching,
+    read_ours,
     rewrite,
     splits,
     write_batching,
@@ -68,8 +69,9 @@ class VersionKnobs:
 
     def read(self, names: Iterable[str]) -> dict[str, float]:
         """Return the values of the named knobs, as far as they are those of a version."""
-        number = self._server.serving()
-        return dict(read_batching(self._parse(number), [name for name in names if name in VERSION_KNOBS]))
+        marker = self._serving()
+        known = [name for name in names if name in VERSION_KNOBS]
+        return dict(read_ours(self._parse(marker.number), marker.configuration, known))
 
     def write(self, wanted: Mapping[str, float]) -> None:
         """Have a version with these values serve.

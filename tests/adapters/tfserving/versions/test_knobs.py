@@ -67,6 +67,22 @@ def deploy(base: Path, number: int) -> None:
     (base / str(number) / "saved_model.pb").touch()
 
 
+@pytest.mark.parametrize("limit", [2.0, 3.0, 8.0])
+def test_a_limit_with_fewer_halves_than_allowed_sizes_runs_what_was_asked_for(
+    base: Path, limit: float
+) -> None:
+    """Else it would seem to run something else, and be changed again and again; a later tuner sees the same."""
+    versions, wanted = Versions(base), {**WANTED, "max_batch_size": limit, "allowed_batch_sizes": 6.0}
+    knobs = VersionKnobs(Server(base), versions, Steering(), 5.0)
+
+    knobs.write(wanted)
+
+    assert knobs.read(wanted) == wanted
+    assert VersionKnobs(Server(base), versions, Steering(), 5.0).read(wanted) == wanted
+    (base / "2" / "batching_params.pbtxt").write_text(f"max_batch_size {{ value: {limit:g} }}")
+    assert knobs.read(wanted)["allowed_batch_sizes"] == 0  # somebody else has written that
+
+
 def test_where_nothing_can_be_changed_there_is_nothing_to_restore(base: Path) -> None:
     """Such as a label without the file that moves it."""
     knobs = VersionKnobs(Server(base), Versions(base), None, 5.0)
