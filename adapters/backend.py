@@ -34,6 +34,9 @@ class Description:
     """Whether configurations can be applied; the reason why not is in ``notes``."""
     quantiles: bool
     """Whether the server exports latency quantiles; how to turn them on is in ``notes``."""
+    lacks: tuple[str, ...] = ()
+    """Statistics of the latency that are not among these quantiles, such as ``p95``; how to add them is in
+    ``notes``."""
     quantile_memory: float = 0.0
     """How far back the server's quantiles look, s. For this long after a change they still include requests
     from before it. 0 if they are of exactly one window, as those from a histogram are."""

@@ -54,6 +54,8 @@ class Capabilities:
     version: str
     quantiles: bool
     """Whether the server exports latency quantiles."""
+    lacks: tuple[str, ...] = ()
+    """As of :class:`~tuner.adapters.backend.Description`."""
     quantile_memory: float = 0.0
     """As of :class:`~tuner.adapters.backend.Description`."""
     counts_by_process: bool = False
@@ -205,6 +207,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
             model=self._target.model,
             writable=not found.read_only,
             quantiles=found.quantiles,
+            lacks=found.lacks,
             quantile_memory=found.quantile_memory,
             processes=processes,
             counts_by_process=found.counts_by_process,

@@ -88,6 +88,7 @@ class ReplicaGroup:
         """Return who this is and what it can do: what every replica can."""
         each = self._members.ask(lambda member: member.describe())
         first = next(iter(each.values()))
+        lacks = dict.fromkeys(name for found in each.values() for name in found.lacks)
         notes = dict.fromkeys(note for found in each.values() for note in found.notes)
         away = [f"{why} (1 of {len(self._members)} replicas)" for why in self._members.away.values()]
         return replace(
@@ -96,6 +97,7 @@ class ReplicaGroup:
             version=f"{first.version}, {len(each)} replicas",
             writable=all(found.writable for found in each.values()),
             quantiles=all(found.quantiles for found in each.values()),
+            lacks=tuple(lacks),
             processes=tuple(sorted(pid for found in each.values() for pid in found.processes)),
             counts_by_process=False,  # that one begins anew says nothing about the others
             notes=(*notes, *away),

@@ -44,6 +44,7 @@ from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
+from tuner.measurement import QUANTILES
 from tuner.printable import one_line
 
 __all__ = ["TritonBackend"]
@@ -59,6 +60,10 @@ NO_METRICS = (
 NO_QUANTILES = (
     "the server exports only mean latencies; for quantiles start Triton with "
     "--metrics-config=summary_latencies=true"
+)
+LACKS = (
+    "the server's summary_quantiles lack %s: start Triton with "
+    "--metrics-config=summary_quantiles=0.5:0.05,0.95:0.001,0.99:0.001 and your own, or give --rate"
 )
 CACHED = (
     "Triton exports only mean latencies of a model with a response cache; for quantiles give --rate, "
@@ -153,20 +158,24 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         server, version = self._client.identity()
         # A server in poll mode takes no changes over the network, but from its files.
         writable = self._control is not self._client or self._client.writable()
-        quantiles = self._metrics().summaries
+        exported = self._metrics().exported
+        lacks = tuple(name for name, share in QUANTILES.items() if exported and share not in exported)
         limited = NO_QUANTILES
         if self._target.metrics_port is None:
             limited = NO_METRICS
         elif self.original.get("response_cache", {}).get("enable", False):
             limited = CACHED
+        elif exported:
+            limited = LACKS % " and ".join(lacks)
         return Capabilities(
             server=server,
             version=version,
-            quantiles=quantiles,
-            quantile_memory=QUANTILE_MEMORY if quantiles else 0.0,
+            quantiles=bool(exported),
+            lacks=lacks,
+            quantile_memory=QUANTILE_MEMORY if exported else 0.0,
             read_only=[] if writable else [READ_ONLY],
             on_gpu=on_gpu(self.original),
-            notes=[*self._bounded(), *([] if quantiles else [limited])],
+            notes=[*self._bounded(), *([limited] if lacks or not exported else [])],
             without_knobs=left_alone(self.original, self._space.names),
         )
 

@@ -48,8 +48,8 @@ class TritonMetrics:
     """Requests failed since the version was loaded, by version and reason."""
     pending: float | None = None
     """Requests that wait in the server."""
-    summaries: bool = False
-    """Whether the server exports quantiles; before the first request they have no values."""
+    exported: frozenset[float] = frozenset()
+    """The quantiles that the server exports; before the first request they have no values."""
     quantiles: Mapping[float, float] = field(default_factory=dict)
     """Quantile of the latency -> s."""
     gpus: tuple[GpuUse, ...] = ()
@@ -72,6 +72,7 @@ def parse_metrics(text: str, model: str, version: str = "", *, on_gpu: bool = Fa
     failures: Counter[str] = Counter()
     pending: list[float] = []
     summaries: dict[int, dict[float, float]] = {}
+    exported: set[float] = set()
     devices: set[str] = set()
     for name, labels, value in read_samples(
         text, (FAILURES, PENDING, LATENCY, INFERENCES), {"model": model}, server="Triton"
@@ -84,16 +85,17 @@ def parse_metrics(text: str, model: str, version: str = "", *, on_gpu: bool = Fa
                 failures[f"{labels.get('version', '')} {labels.get('reason', '')}"] += int(value)
         elif name == PENDING:
             pending.append(value)
-        elif name == LATENCY and "quantile" in labels:
+        elif name == LATENCY and (share := _share(labels.get("quantile", ""))) is not None:
+            exported.add(share)
             quantiles = summaries.setdefault(_number(labels.get("version", "")), {})
-            if is_sane(value) and (share := _share(labels["quantile"])) is not None:
+            if is_sane(value):
                 quantiles[share] = value / 1e6
     waiting = [value for value in pending if is_sane(value)]
     with_traffic = [version for version, quantiles in summaries.items() if quantiles]
     return TritonMetrics(
         failures=failures,
         pending=sum(waiting) if waiting else None,
-        summaries=bool(summaries),
+        exported=frozenset(exported),
         quantiles=summaries[max(with_traffic)] if with_traffic else {},
         gpus=_gpus(text, devices, on_gpu=on_gpu),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.adapters.triton.test_limits import TARGET, serving
@@ -31,7 +33,7 @@ def test_one_model_of_several() -> None:
     assert parse_metrics(PAGE, "mlp") == TritonMetrics(
         failures={"1 OTHER": 1, "1 REJECTED": 2},
         pending=7.0,
-        summaries=True,
+        exported=frozenset({0.5, 0.95}),
         quantiles={0.5: 0.005719, 0.95: 0.009116},
     )
 
@@ -49,7 +51,7 @@ def test_quantiles_before_the_first_request() -> None:
 
     reading = parse_metrics(page, "m")
 
-    assert reading.summaries
+    assert reading.exported == {0.5}
     assert reading.quantiles == {}
 
 
@@ -65,8 +67,36 @@ def test_versions() -> None:
     assert parse_metrics(page, "m").failures == {"2 ": 2, "9 ": 9, "10 ": 10}
     assert parse_metrics(page, "m").quantiles == {0.5: 9e-6}
     assert parse_metrics(page, "m", "2") == TritonMetrics(
-        failures={"2 ": 2}, summaries=True, quantiles={0.5: 2e-6}
+        failures={"2 ": 2}, exported=frozenset({0.5}), quantiles={0.5: 2e-6}
     )
+
+
+@pytest.mark.parametrize(
+    ("exported", "lacks", "words"),
+    [
+        ("0.5 0.9 0.95 0.99 0.999", (), None),
+        ("0.5 0.90", ("p95", "p99"), "summary_quantiles lack p95 and p99: .*0.95:0.001"),
+        ("", (), "only mean latencies"),
+    ],
+)
+def test_quantiles_that_somebody_has_chosen(
+    monkeypatch: pytest.MonkeyPatch, exported: str, lacks: tuple[str, ...], words: str | None
+) -> None:
+    """What they lack for an SLO is known before the first request, and how to add it."""
+    page = "".join(
+        f'nv_inference_request_summary_us{{model="mlp",version="1",quantile="{share}"}} Nan\n'
+        for share in exported.split()
+    )
+    serving(monkeypatch, mlp='name: "mlp" max_batch_size: 8')
+    monkeypatch.setattr(TritonBackend, "_metrics", lambda _: parse_metrics(page, "mlp"))
+
+    described = TritonBackend("triton://127.0.0.1:1/mlp").describe()
+
+    assert described.quantiles == bool(exported)
+    assert described.lacks == lacks
+    noted = [note for note in described.notes if "latencies" in note or "summary_quantiles" in note]
+    assert len(noted) == (words is not None)
+    assert words is None or re.search(words, noted[0])
 
 
 def test_a_version_that_is_unloaded_counts_no_failure_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +134,7 @@ def test_senseless_numbers_are_left_out(value: str) -> None:
         f'nv_inference_request_summary_us{{model="m",version="1",quantile="0.5"}} {value}\n'
     )
 
-    assert parse_metrics(page, "m") == TritonMetrics(summaries=True)
+    assert parse_metrics(page, "m") == TritonMetrics(exported=frozenset({0.5}))
 
 
 def test_a_model_that_is_absent() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_a_target_without_knobs(why: tuple[str, ...], advice: str) -> None:
 
 def target(*, size: int = 2, cpu: float = 1.0, notes: tuple[str, ...] = (), **changes: Any) -> Any:
     """A target whose latency nobody times, but whose mean the server counts."""
-    described = {"writable": True, "quantiles": False} | changes
+    described = {"writable": True, "quantiles": False, "lacks": ()} | changes
     return SimpleNamespace(
         space=SimpleNamespace(size=size),
         description=SimpleNamespace(
@@ -84,3 +85,22 @@ def test_what_is_only_measured_need_not_have_what_decisions_need() -> None:
         check_target(bare, MEAN, "latency", apply=False)
     with pytest.raises(InvalidInput, match="CPU use cannot be seen"):
         check_target(target(cpu=math.nan), MEAN, "cpu", apply=False)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "load"), [("mean", None), ("p50", None), ("p95", None), ("p95", "load")]
+)
+def test_an_slo_on_a_quantile_that_the_server_does_not_export(statistic: str, load: str | None) -> None:
+    """It exports others; requests of our own are timed whatever it exports."""
+    target = attached(size=2)
+    target.indicator, target.load, target.host = None, load, Mock()
+    vars(target.description).update(
+        quantiles=True, lacks=("p95",), writable=True, notes=("its summary_quantiles lack p95",)
+    )
+    slo = Slo(statistic=statistic, latency=0.03)
+
+    if statistic == "p95" and load is None:
+        with pytest.raises(InvalidInput, match=r"p95 is not exported .*its summary_quantiles lack"):
+            check_target(target, slo, "latency", apply=True)
+    else:
+        check_target(target, slo, "latency", apply=True)

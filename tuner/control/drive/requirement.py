@@ -43,7 +43,8 @@ def check_target(attachment: Attachment, slo: Slo, goal: str, *, apply: bool, de
         require_resource(attachment, goal)
     if apply and not description.writable:
         raise ReadOnly("; ".join(description.notes) or f"{description.target} takes no changes")
-    timed = attachment.indicator is not None or attachment.load is not None or description.quantiles
+    by_server = description.quantiles and slo.statistic not in description.lacks
+    timed = attachment.indicator is not None or attachment.load is not None or by_server
     if decide and slo.statistic != "mean" and not timed:
         advice = "; ".join(description.notes)
         raise InvalidInput(

@@ -71,7 +71,7 @@ def deploy(base: Path, number: int) -> None:
 def test_a_limit_with_fewer_halves_than_allowed_sizes_runs_what_was_asked_for(
     base: Path, limit: float
 ) -> None:
-    """Else it would seem to run something else, and be changed again and again; a later tuner sees the same."""
+    """Else it would seem to run something else, and be changed again and again."""
     versions, wanted = Versions(base), {**WANTED, "max_batch_size": limit, "allowed_batch_sizes": 6.0}
     knobs = VersionKnobs(Server(base), versions, Steering(), 5.0)
 
