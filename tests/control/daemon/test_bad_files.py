@@ -67,6 +67,8 @@ def test_more_targets_than_threads(bed: Bed, monkeypatch: pytest.MonkeyPatch) ->
             keeper.reload()
             eventually(lambda: any("was reloaded" in sentence for sentence in bed.said))
             assert list(keeper.workers) == ["a", "c"]
+            assert keeper.shown["b"].phase.startswith("waiting: it cannot be started: can't start new thread")
+            assert ": the file was reloaded; started: c; stopped: none" in bed.said
             assert (
                 "b: cannot be started: can't start new thread; it is started when the file is read again"
                 in bed.said

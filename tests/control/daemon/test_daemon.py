@@ -25,6 +25,7 @@ from tests.waiting import LONGEST, eventually
 from tuner.adapters.backend import Counters
 from tuner.agents.rrl import RRL
 from tuner.control.daemon import daemon as daemon_module
+from tuner.control.daemon import phase as phase_module
 from tuner.control.daemon import worker as worker_module
 from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.report import WorkerReport
@@ -297,7 +298,7 @@ def test_a_manual_change_is_respected(bed: Bed) -> None:
 
 def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anybody knows whether the window will end at all."""
-    monkeypatch.setattr(worker_module, "OVERDUE", -100.0)
+    monkeypatch.setattr(phase_module, "OVERDUE", -100.0)
     bed.write(("a", "observe", ""))
     with Running(bed) as keeper:
         eventually(lambda: keeper.workers["a"].turns > 0)
@@ -312,8 +313,8 @@ def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytes
 
         server.counters = hang  # type: ignore[method-assign]
         assert hanging.wait(LONGEST)
-        eventually(lambda: worker.phase == worker_module.OVERDUE_WINDOW)
-        page = Exporter().page(keeper.workers, {}).decode()
+        eventually(lambda: worker.phase == phase_module.OVERDUE_WINDOW)
+        page = Exporter().page(keeper.shown, {}).decode()
         server.counters = counters  # type: ignore[method-assign]
         over.set()
         turns = worker.turns
@@ -412,6 +413,7 @@ import sys
 import tempfile
 from pathlib import Path
 from tests.control.daemon.daemon_bed import Bed
+from tuner.control.daemon import phase as phase_module
 from tuner.control.daemon import worker as worker_module
 from tuner.profiler import attachment as attachment_module
 

@@ -106,8 +106,12 @@ def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.Mo
             eventually(lambda: any("still hangs" in sentence for sentence in bed.said))
             assert keeper.workers["a"].config.mode == "apply"
             eventually(lambda: ": the file was reloaded; started: none; stopped: none" in bed.said)
+            shown = keeper.shown["a"]
+            assert shown.config.mode == "observe"
+            assert shown.phase == "waiting: it still hangs; it is started when that has ended"
             hanging.set()
             eventually(lambda: keeper.workers["a"].config.mode == "observe" and keeper.workers["a"].turns)
+            assert keeper.shown == keeper.workers
     finally:
         hanging.set()
 
@@ -156,8 +160,13 @@ def test_a_new_name_waits_for_the_one_that_hangs_on_its_server(
             said = "new: 'old', which has its server, still hangs; it is started when that has ended"
             eventually(lambda: said in bed.said)
             assert list(keeper.workers) == ["old"]
+            eventually(lambda: any("was reloaded" in sentence for sentence in bed.said))
+            phases = {name: target.phase for name, target in keeper.shown.items()}
+            assert phases["new"] == f"waiting: {said.removeprefix('new: ')}"
+            assert phases["old"].startswith("waiting: it was stopped, and did not finish within")
             over.set()
             eventually(lambda: list(keeper.workers) == ["new"] and keeper.workers["new"].turns)
+            assert list(keeper.shown) == ["new"]
     finally:
         over.set()
 

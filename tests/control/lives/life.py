@@ -24,6 +24,7 @@ from tests.control.lives.world import LARGEST, Killed, World
 from tuner.agents.agent import Agent
 from tuner.control.daemon import worker as worker_module
 from tuner.control.daemon.config import TargetConfig
+from tuner.control.daemon.phase import OVERDUE_WINDOW, Phase
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.stoppable_clock import Stopped
 from tuner.control.daemon.worker import Worker
@@ -97,6 +98,7 @@ class Keeper(Worker):
         self._stop = stop
         clock: Any = StoppedClock(world, stop)
         self._clock = clock
+        self._phase = Phase(self._now, clock)
         self.clock = clock
         self.agent = agent
         self.driver: Driver | None = None
@@ -104,7 +106,7 @@ class Keeper(Worker):
     @property
     def resumed(self) -> bool:
         """Whether it takes turns: it has resumed what was left."""
-        return self._phase == "running"
+        return self.phase in ("running", OVERDUE_WINDOW)
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
         return {}

@@ -10,8 +10,8 @@ import pytest
 from tests.builders import configuration, measurement
 from tuner.control import GuardLimits
 from tuner.control.daemon.config import TargetConfig
+from tuner.control.daemon.phase import OVERDUE_WINDOW, AbsentTarget
 from tuner.control.daemon.report import WorkerReport
-from tuner.control.daemon.worker import OVERDUE_WINDOW
 from tuner.control.decide.decision import Hold
 from tuner.control.decide.memory import Memory
 from tuner.control.drive.journal import WindowRecord
@@ -65,6 +65,22 @@ def test_a_target_that_was_never_attached_is_told(phase: str, up: int) -> None:
     value = exporter.registry.get_sample_value
     assert value("servetune_target_up", {"target": "a"}) == up
     assert value("servetune_target_window_seconds", {"target": "a"}) == config.window
+
+
+def test_a_target_without_a_worker_is_told() -> None:
+    """It waits for one that hangs, or is being started again: it is not up, and what was counted stays."""
+    exporter = Exporter()
+    config = TargetConfig(name="a", url="sim://mlp", slo="p95=30ms")  # type: ignore[arg-type]
+    exporter.report("a", turn(measurement()))
+
+    exporter.page({"a": AbsentTarget(config=config, phase="waiting: it still hangs", since=0.0)}, {})
+
+    value = exporter.registry.get_sample_value
+    assert value("servetune_target_up", {"target": "a"}) == 0
+    assert value(
+        "servetune_target_info", {"target": "a", "mode": "recommend", "slo": str(P95), "objective": "latency"}
+    )
+    assert value("servetune_windows_total", {"target": "a", "slo": "kept"}) == 1
 
 
 def test_a_window_that_teaches_nothing_counts_for_nothing() -> None:

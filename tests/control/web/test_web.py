@@ -20,6 +20,7 @@ from tests.control.daemon.daemon_bed import Bed
 from tests.control.web.site import TOKEN, Site, show_traffic
 from tests.waiting import eventually
 from tuner.control.daemon import daemon as daemon_module
+from tuner.control.daemon.phase import AbsentTarget
 from tuner.control.daemon.worker import Worker
 from tuner.control.service import web_server
 from tuner.control.web.access import allowed_names
@@ -100,7 +101,27 @@ def test_not_ready_while_a_target_waits_for_one_that_has_gone(site: Site) -> Non
     finally:
         site.daemon._workers["a"] = site.daemon._workers.pop("old")
 
-    assert (answer.status, answer.json["problems"]) == (503, ["a is being started"])
+    assert (answer.status, answer.json["problems"]) == (503, ["a is starting"])
+
+
+def test_a_target_that_waits_for_another_one_is_shown(site: Site) -> None:
+    """It is in the list with the reason and since when, and is not up; orders wait for it in the store."""
+    config = next(target for target in site.daemon.config.targets if target.name == "a")
+    why = "waiting: 'old', which has its server, still hangs"
+    site.daemon._absent["a"] = AbsentTarget(config=config, phase=why, since=1000.0)
+    try:
+        ready, shown, found = site.ask("/readyz"), site.ask("/api/targets").json, values(site)
+        ordered = site.order("/api/targets/a/pause")
+    finally:
+        del site.daemon._absent["a"]
+
+    assert (ready.status, ready.json["problems"]) == (503, [f"a is {why}"])
+    assert [(one["name"], one["phase"] == why, one["since"] == 1000.0) for one in shown] == [
+        ("a", True, True),
+        ("b", False, False),
+    ]
+    assert (found["servetune_target_up", "target=a"], found["servetune_target_up", "target=b"]) == (0, 1)
+    assert ordered.status == 200
 
 
 def test_it_is_seen_at_the_same_place_when_the_store_was_replaced(

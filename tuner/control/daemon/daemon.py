@@ -33,6 +33,7 @@ from typing import Protocol
 
 from tuner.adapters.place import places_of
 from tuner.control.daemon.config import DaemonConfig, TargetConfig
+from tuner.control.daemon.phase import AbsentTarget
 from tuner.control.daemon.report import Say, WorkerReport
 from tuner.control.daemon.worker import Worker
 from tuner.control.sentence import log_sentence
@@ -107,6 +108,8 @@ class Daemon:
         self._workers: dict[str, tuple[Worker, threading.Thread]] = {}
         self._hanging: set[str] = set()  # those of them that were stopped in vain
         self._waiting: list[TargetConfig] = []  # for one of those
+        self._absent: dict[str, AbsentTarget] = {}  # those that no worker keeps
+        self._read = now()  # when the file was read, s since 1970
         self._ticked = time.monotonic()
         self._prune_at = 0.0  # on that clock
         self._frontend: Frontend | None = None
@@ -116,6 +119,15 @@ class Daemon:
     def workers(self) -> dict[str, Worker]:
         """The worker of each target, by name."""
         return {name: worker for name, (worker, _) in dict(self._workers).items()}  # a copy: threads ask
+
+    @property
+    def shown(self) -> dict[str, Worker | AbsentTarget]:
+        """Each target of the file, whether it has a worker or not, and each that has yet to end, by name."""
+        starting: dict[str, Worker | AbsentTarget] = {
+            target.name: AbsentTarget(config=target, phase="starting", since=self._read)
+            for target in self.config.targets
+        }
+        return starting | self.workers | dict(self._absent)
 
     @property
     def silence(self) -> float:
@@ -149,7 +161,8 @@ class Daemon:
 
     def _run(self, state: DaemonStore) -> str:
         """Keep the targets until the daemon ends (return "") or the store is damaged (return how)."""
-        names, self._waiting = [target.name for target in self.config.targets], []
+        names = [target.name for target in self.config.targets]
+        self._waiting, self._absent, self._read = [], {}, self._now()
         with state.opened(names) as store, self._frontend or nullcontext():
             try:
                 # Before the workers: what they resolve at their start must not be deleted at once.
@@ -203,6 +216,7 @@ class Daemon:
         for name in [name for name in self._hanging if not self._workers[name][1].is_alive()]:
             self._hanging.remove(name)
             del self._workers[name]
+            self._absent.pop(name, None)
         for target in [target for target in self._waiting if self._in_the_way(target) is None]:
             self._waiting.remove(target)
             self._begin(target, store)
@@ -211,8 +225,10 @@ class Daemon:
         """Start a target, now or when one has ended that is in its way."""
         if (other := self._in_the_way(target)) is not None:  # two workers would undo what the other does
             who = "" if other == target.name else f"'{other}', which has its server, "
-            self._say(target.name, f"{who}still hangs; it is started when that has ended")
+            why = f"{who}still hangs; it is started when that has ended"
+            self._say(target.name, why)
             self._waiting.append(target)
+            self._note_absent(target, why if who else f"it {why}")
             return
         worker = Worker(
             target,
@@ -231,7 +247,13 @@ class Daemon:
             thread.start()
         except RuntimeError as error:  # the system allows no further one
             del self._workers[target.name]
-            self._say(target.name, f"cannot be started: {error}; it is started when the file is read again")
+            why = f"cannot be started: {error}; it is started when the file is read again"
+            self._say(target.name, why)
+            self._note_absent(target, f"it {why}")
+
+    def _note_absent(self, target: TargetConfig, why: str) -> None:
+        """Note why a target has no worker that keeps it, for those who look at the daemon."""
+        self._absent[target.name] = AbsentTarget(config=target, phase=f"waiting: {why}", since=self._now())
 
     def _end(self, names: list[str], within: float = math.inf) -> None:
         """Stop targets and wait for them together; one that hangs stays among the workers.
@@ -247,8 +269,10 @@ class Daemon:
             worker, thread = self._workers[name]
             thread.join(max(deadline - time.monotonic(), 0.0))
             if thread.is_alive():
-                self._say(name, f"did not finish within {PATIENCE:.0f} s: {worker.phase}")
+                why = f"did not finish within {PATIENCE:.0f} s: {worker.phase}"
+                self._say(name, why)
                 self._hanging.add(name)
+                self._note_absent(worker.config, f"it was stopped, and {why}")
             else:
                 self._hanging.discard(name)
                 del self._workers[name]
@@ -278,11 +302,11 @@ class Daemon:
         }
         over = [name for name in self.workers if name not in kept]
         begun = [name for name in wanted if name not in kept]
+        self._waiting, self._absent, self._read = [], {}, self._now()
         self._end(over)
-        self._waiting = []
         for name in begun:
             self._begin(wanted[name], store)
-        begun = [name for name in begun if wanted[name] not in self._waiting]
+        begun = [name for name in begun if name not in self._absent]
         self.config = config
         gone = ", ".join(name for name in over if name not in wanted) or "none"
         self._say("", f"the file was reloaded; started: {', '.join(begun) or 'none'}; stopped: {gone}")

@@ -22,6 +22,7 @@ from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.daemon.maintenance_end import MaintenanceEnd
 from tuner.control.daemon.measurer import ReportingMeasurer
+from tuner.control.daemon.phase import Phase
 from tuner.control.daemon.report import Say, WorkerReport
 from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
 from tuner.control.daemon.target import attached
@@ -30,7 +31,7 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
-from tuner.control.drive.driver import OVERDUE, Driver
+from tuner.control.drive.driver import Driver
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import prevailing
@@ -65,7 +66,6 @@ SAVE_EVERY = 50
 """The agent is saved after every so many windows. The windows themselves are stored at once."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Pause before a target that failed is tried again, s; doubled each time, up to the length of a window."""
-OVERDUE_WINDOW = "waiting: the server answers so slowly that its window is overdue"
 MANY_DISTURBED = 5
 """Disturbed windows in a row after which the log says so."""
 
@@ -100,8 +100,6 @@ class Worker:
         delay: float = 0.0,
     ) -> None:
         self.config = config
-        self._phase = "starting"
-        self._due = math.inf  # when the window under way is overdue
         self.record: WindowRecord | None = None
         self.turns = 0
         self.mistake: InvalidInput | None = None
@@ -125,6 +123,7 @@ class Worker:
         self._deadline = math.inf  # when it has to have ended, on the monotonic clock
         self._change_seconds = 0.0  # how long the last change took
         self._clock = StoppableClock(self._stop)
+        self._phase = Phase(now, self._clock)
         self._tracebacks: set[tuple[str, str, int | None]] = set()  # of errors logged before
         self._id: int | None = None
         self._origin: str | None = None  # as for `keep_policy`
@@ -136,7 +135,12 @@ class Worker:
     @property
     def phase(self) -> str:
         """What the worker is doing: starting, running, stopped, or waiting, and for what."""
-        return OVERDUE_WINDOW if self._phase == "running" and self._clock.now() > self._due else self._phase
+        return self._phase.words
+
+    @property
+    def since(self) -> float:
+        """Since when it does that, s since 1970."""
+        return self._phase.since
 
     @property
     def stopping(self) -> bool:
@@ -164,15 +168,15 @@ class Worker:
             except Stopped:
                 break
             except TunerError as error:
-                self._phase = f"waiting: {error}"
+                self._phase.enter(f"waiting: {error}")
                 self.mistake = error if isinstance(error, InvalidInput) else None
             except Exception as error:
                 self._log_traceback(error)
-                self._phase = f"waiting: {type(error).__name__}: {one_line(str(error))}"
+                self._phase.enter(f"waiting: {type(error).__name__}: {one_line(str(error))}")
             if self._done:
                 break
             pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, longest)
-            problem = self._phase.removeprefix("waiting: ")
+            problem = self.phase.removeprefix("waiting: ")
             level = logging.INFO if self.mistake is None else logging.ERROR
             if self.mistake is not None and self._windows:  # its windows may never come
                 self._say(problem, level=level)
@@ -182,7 +186,7 @@ class Worker:
             logged = problem
             if self._stop.wait(pause):
                 break
-        self._phase = "stopped"
+        self._phase.enter("stopped")
 
     def _log_traceback(self, error: Exception) -> None:
         """Log the traceback of an unexpected error, once for each place in the code."""
@@ -249,7 +253,7 @@ class Worker:
         return Driver(
             Watched(
                 attachment.backend,
-                ReportingMeasurer(attachment.profiler, self._window_begun, self._window_ended),
+                ReportingMeasurer(attachment.profiler, self._phase.window_begun, self._phase.window_ended),
                 attachment.clock,
             ),
             loop,
@@ -326,7 +330,8 @@ class Worker:
 
     def _run_turns(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
         """Take one turn after the other until stopped; then end as :meth:`_end` says."""
-        self._phase, target = "running", standing.id
+        target = standing.id
+        self._phase.enter("running")
         maintenance = MaintenanceEnd(
             self.config,
             self._store,
@@ -390,14 +395,6 @@ class Worker:
             return
         if advice:
             self._say(advice)
-
-    def _window_begun(self, seconds: float) -> None:
-        """Note when the window that begins now is overdue."""
-        self._due = self._clock.now() + seconds + OVERDUE
-
-    def _window_ended(self, problem: AdapterError | None) -> None:
-        """Set the phase; at once, because the driver may wait for minutes for a server that is away."""
-        self._phase, self._due = "running" if problem is None else f"waiting: {problem}", math.inf
 
     def _end(self, driver: Driver, target: int) -> None:
         """Undo a change on probation, which nobody would judge soon, if there is time; save the agent."""

@@ -36,6 +36,7 @@ from tuner.errors import InvalidInput
 
 if TYPE_CHECKING:
     from tuner.control.daemon.daemon import Daemon
+    from tuner.control.daemon.phase import AbsentTarget
     from tuner.control.daemon.worker import Worker
     from tuner.control.store.store import Store
     from tuner.control.web.access import Access
@@ -66,7 +67,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     409: {"model": Problem, "description": "The state of the target does not allow the order."},
     413: {"model": Problem, "description": "The body is too long."},
     415: {"model": Problem, "description": "The body is not application/json."},
-    503: {"model": Problem, "description": "The target is being started, or the store cannot be used."},
+    503: {"model": Problem, "description": "The store cannot be used."},
 }
 ABSENT = {status: REFUSALS[status] for status in (404, 503)}
 
@@ -114,7 +115,7 @@ class Api:
 
     def targets(self) -> list[TargetView]:
         """Return the present state of all targets."""
-        return [self._view(worker) for _, worker in sorted(self._daemon.workers.items())]
+        return [self._view(target) for _, target in sorted(self._daemon.shown.items())]
 
     def target(self, name: Name) -> TargetView:
         """Return the present state of a target."""
@@ -177,15 +178,15 @@ class Api:
         return self._order(name, lambda store: order_book.roll_back(store, name), changes=True)
 
     def _order(self, name: str, give: Callable[[Store], object], *, changes: bool = False) -> TargetView:
-        worker = self._known(name)
-        mode = worker.config.mode
+        target = self._known(name)
+        mode = target.config.mode
         if changes and mode != "apply":
             raise HTTPException(409, f"{name} is in mode {mode}, in which nothing is changed")
         try:
             give(self._store())
         except InvalidInput as error:
             raise HTTPException(409, str(error)) from None
-        return self._view(worker)
+        return self._view(target)
 
     def _read(self, ask: Callable[[Store], Sequence[BaseModel]]) -> Response:
         """Ask the store about a target of the file; return nothing if it was never attached."""
@@ -194,21 +195,19 @@ class Api:
         except InvalidInput:
             return _bounded([])
 
-    def _known(self, name: str) -> Worker:
-        """Return the worker of a target, or refuse the request."""
-        worker = self._daemon.workers.get(name)
-        if worker is not None:
-            return worker
-        if name in {target.name for target in self._daemon.config.targets}:
-            raise HTTPException(503, f"'{name}' is being started; ask again", {"Retry-After": "5"})
-        raise HTTPException(404, f"there is no target '{name}'")
+    def _known(self, name: str) -> Worker | AbsentTarget:
+        """Return a target, or refuse the request."""
+        target = self._daemon.shown.get(name)
+        if target is None:
+            raise HTTPException(404, f"there is no target '{name}'")
+        return target
 
-    def _view(self, worker: Worker) -> TargetView:
-        store, name = self._store(), worker.config.name
+    def _view(self, target: Worker | AbsentTarget) -> TargetView:
+        store, name = self._store(), target.config.name
         orders = order_book.orders_of(store, name)
         row, attainment = store.current(name), self._exporter.attainment(name)
         with store.parsing_rows():
-            return target_view(worker, row, orders, attainment)
+            return target_view(target, row, orders, attainment)
 
 
 def _bounded(entries: Sequence[BaseModel]) -> Response:

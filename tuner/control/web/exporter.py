@@ -18,6 +18,7 @@ from tuner.planning.autoscale import METRIC
 from tuner.web.metrics import make_registry
 
 if TYPE_CHECKING:
+    from tuner.control.daemon.phase import AbsentTarget
     from tuner.control.daemon.report import WorkerReport
     from tuner.control.daemon.worker import Worker
     from tuner.control.decide.orders import Orders
@@ -169,32 +170,32 @@ class Exporter:
             recent = self._recent.get(name)
             return sum(recent) / len(recent) if recent else None
 
-    def page(self, workers: Mapping[str, Worker], orders: Mapping[str, Orders]) -> bytes:
+    def page(self, targets: Mapping[str, Worker | AbsentTarget], orders: Mapping[str, Orders]) -> bytes:
         """Return everything in Prometheus' text format.
 
         Args:
-            workers: The workers of all present targets.
+            targets: All present targets, by name.
             orders: The orders of operators, by target.
         """
         with self._lock:
-            for gone in self._known - set(workers):
+            for gone in self._known - set(targets):
                 for metric in self._by_target:
                     metric.remove_by_labels({"target": gone})
                 self._recent.pop(gone, None)
-            self._known = set(workers)
+            self._known = set(targets)
             for metric in (self._info, self._slo, self._pool):  # modes, objectives and pools may have changed
                 metric.clear()
-            for name, worker in workers.items():
-                config = worker.config
+            for name, target in targets.items():
+                config = target.config
                 self._info.labels(name, config.mode, str(config.slo), config.objective).set(1)
                 self._length.labels(name).set(config.window)
                 self._slo.labels(name, config.slo.statistic).set(config.slo.latency)
-                measured = worker.phase == "running"
+                measured = target.phase == "running"
                 self._up.labels(name).set(measured)
                 if not measured:  # an outage says nothing about the load
                     self._desired.remove_by_labels({"target": name})
-                if worker.advisor is not None and worker.advisor.latest is not None:
-                    self._advise(name, worker.advisor.latest)
+                if target.advisor is not None and target.advisor.latest is not None:
+                    self._advise(name, target.advisor.latest)
                 order = orders.get(name)
                 self._paused.labels(name).set(order is not None and bool(order.paused))
                 self._pinned.labels(name).set(order is not None and order.pinned is not None)

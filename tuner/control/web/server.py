@@ -19,6 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from tuner import __version__
 from tuner.control.daemon.config import HttpSection
 from tuner.control.daemon.daemon import Daemon
+from tuner.control.daemon.phase import AbsentTarget
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.store.order_book import all_orders
 from tuner.control.store.store import Store
@@ -149,17 +150,18 @@ class WebServer:
 
     async def ready(self, response: Response) -> Health:
         """Report whether the daemon has tried to attach to every target."""
-        workers = self._daemon.workers
-        problems = [f"{name} is starting" for name, worker in workers.items() if worker.phase == "starting"]
-        problems += [
-            f"{t.name} is being started" for t in self._daemon.config.targets if t.name not in workers
+        wanted = {target.name for target in self._daemon.config.targets}
+        problems = [
+            f"{name} is {target.phase}"
+            for name, target in self._daemon.shown.items()
+            if target.phase == "starting" or (name in wanted and isinstance(target, AbsentTarget))
         ]
         response.status_code = 503 if problems else 200
         return Health(ok=not problems, problems=problems)
 
     def metrics(self) -> Response:
         """Return all metrics in the text format of Prometheus."""
-        page = self.exporter.page(self._daemon.workers, all_orders(self._opened()))
+        page = self.exporter.page(self._daemon.shown, all_orders(self._opened()))
         return Response(page, media_type=PROMETHEUS)
 
     def _opened(self) -> Store:

@@ -15,6 +15,7 @@ from tuner.control.store.store import without_credentials
 if TYPE_CHECKING:
     import sqlite3
 
+    from tuner.control.daemon.phase import AbsentTarget
     from tuner.control.daemon.worker import Worker
     from tuner.control.decide.orders import Orders
     from tuner.control.drive.cost_map import CostMap
@@ -61,8 +62,9 @@ class TargetView(BaseModel):
     slo: SloView
     window: float = Field(description="Length of a window, s.")
     phase: str = Field(
-        description="What its worker does: starting, running, stopped, or waiting and the reason."
+        description="What the daemon does with it: starting, running, stopped, or waiting and the reason."
     )
+    since: float = Field(description="Since when, s since 1970; the reason may have changed meanwhile.")
     windows: int = Field(description="Windows so far, over all lives of the daemon.")
     attainment: float | None = Field(
         description="Share of the last 100 usable windows of this life that kept the SLO."
@@ -201,10 +203,10 @@ class Problem(BaseModel):
 
 
 def target_view(
-    worker: Worker, row: sqlite3.Row | None, orders: Orders, attainment: float | None
+    target: Worker | AbsentTarget, row: sqlite3.Row | None, orders: Orders, attainment: float | None
 ) -> TargetView:
     """Return a target as it stands now; ``row`` is its row in the store, None before it was attached."""
-    config = worker.config
+    config = target.config
     knobs = knobs_of(row["knobs"]) if row is not None else []
     return TargetView(
         name=config.name,
@@ -213,7 +215,8 @@ def target_view(
         objective=config.objective,
         slo=SloView(statistic=config.slo.statistic, latency=config.slo.latency),
         window=config.window,
-        phase=worker.phase,
+        phase=target.phase,
+        since=target.since,
         windows=row["number"] if row is not None else 0,
         attainment=attainment,
         running=dict(configuration_of(row["running"])) if row is not None else None,
@@ -247,9 +250,9 @@ def costs_view(learned: CostMap | None) -> CostsView:
     )
 
 
-def traffic_view(worker: Worker) -> TrafficView | None:
+def traffic_view(target: Worker | AbsentTarget) -> TrafficView | None:
     """Return what a target's dispatcher did in the last window; None if it is none, or was not seen yet."""
-    traffic, advisor = worker.traffic, worker.advisor
+    traffic, advisor = target.traffic, target.advisor
     if traffic is None:
         return None
     advice = advisor.latest if advisor is not None else None
