@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 
 __all__ = ["Trainer"]
 
@@ -46,7 +47,9 @@ class Trainer:
             if self.background:
                 self._pending += 1
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                    self._thread = threading.Thread(
+                        target=copy_context().run, args=(self._work,), name=self._name, daemon=True
+                    )
                     self._thread.start()
                 return
         self._job(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 
 from tuner.errors import TunerError
 
@@ -29,7 +30,7 @@ def read_meanwhile(read: Callable[[], object], *, every: float = EVERY) -> Itera
             with suppress(TunerError):
                 read()
 
-    thread = threading.Thread(target=go_on, name="meanwhile", daemon=True)
+    thread = threading.Thread(target=copy_context().run, args=(go_on,), name="meanwhile", daemon=True)
     thread.start()
     try:
         yield

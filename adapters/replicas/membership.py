@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -161,7 +162,7 @@ class Membership:
     def _open(self, *, first: bool) -> list[TunerError]:
         """Open those that are not open, in parallel because each may take its timeout; return the errors."""
         openings = {
-            target: self._pool.submit(self._open_one, target)
+            target: self._pool.submit(copy_context().run, self._open_one, target)
             for target, member in self._members.items()
             if member.backend is None
         }
@@ -242,7 +243,10 @@ class Membership:
         self, members: Mapping[str, Backend], question: Callable[[Backend], T], errors: list[AdapterError]
     ) -> dict[str, T]:
         """Ask some replicas; return the answers, and add to the errors of those that gave none."""
-        answers = {target: self._pool.submit(question, backend) for target, backend in members.items()}
+        answers = {
+            target: self._pool.submit(copy_context().run, question, backend)
+            for target, backend in members.items()
+        }
         found: dict[str, T] = {}
         for target, answer in answers.items():
             try:

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
-__all__ = ["log_sentence"]
+__all__ = ["about", "log_sentence", "target_of"]
 
 log = logging.getLogger(__name__)
+
+_TARGET: ContextVar[str] = ContextVar("target", default="")
+
+
+@contextmanager
+def about(name: str) -> Iterator[None]:
+    """Let what is logged in a block be about a target, also by those who do not know of it, such as adapters.
+
+    Their threads take a copy of the context with them.
+    """
+    before = _TARGET.set(name)
+    try:
+        yield
+    finally:
+        _TARGET.reset(before)
+
+
+def target_of(record: logging.LogRecord) -> str:
+    """Return the target that a message is about; empty if none. Called in the thread that logs it."""
+    return str(getattr(record, "target", _TARGET.get()))
 
 
 def log_sentence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextvars import ContextVar
 
 from tuner.adapters.live.meanwhile import read_meanwhile
 from tuner.errors import Unreachable
@@ -25,6 +26,23 @@ def test_it_reads_again_and_again_until_the_block_ends() -> None:
 
     assert not [one for one in threading.enumerate() if one.name == "meanwhile"]
     assert len(readings) == count
+
+
+def test_what_is_logged_meanwhile_is_about_the_same_target() -> None:
+    """The thread has a copy of the context of the one that changes the server."""
+    target: ContextVar[str] = ContextVar("target")
+    seen: list[str] = []
+    read = threading.Event()
+
+    def look() -> None:
+        seen.append(target.get("nobody"))
+        read.set()
+
+    target.set("resnet")
+    with read_meanwhile(look, every=0.001):
+        assert read.wait(60.0)
+
+    assert set(seen) == {"resnet"}
 
 
 def test_a_short_change_costs_no_reading() -> None:

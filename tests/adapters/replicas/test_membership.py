@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -32,6 +33,22 @@ def test_replicas_come_and_go(group: ReplicaGroup, servers: dict[str, Server]) -
     assert gone.closed
     assert "4" not in group.describe().version
     assert "3 replicas" in group.describe().version
+
+
+def test_replicas_are_asked_for_whoever_asks(servers: dict[str, Server]) -> None:
+    """In threads of their own, but what is logged there is about the same target."""
+    target: ContextVar[str] = ContextVar("target")
+    target.set("resnet")
+    seen: list[str] = []
+
+    def connect(name: str) -> Server:
+        seen.append(target.get("nobody"))
+        return servers[name]
+
+    with closing(Membership("fake://all", lambda: list(servers), connect)) as members:
+        answers = members.ask(lambda _: target.get("nobody"))
+
+    assert [*seen, *answers.values()] == ["resnet"] * 6
 
 
 @pytest.mark.parametrize("gone", [False, True])

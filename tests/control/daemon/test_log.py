@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from tests.control.daemon.daemon_bed import Bed
+from tests.control.daemon.file_server import FileServer
+from tests.waiting import LONGEST
+from tuner.agents.trainer import Trainer
 from tuner.control.daemon.log import JsonLines, begin_log
 from tuner.control.daemon.worker import Worker
+from tuner.control.sentence import about, log_sentence
 from tuner.control.store import order_book
 from tuner.control.store.store import Store
 from tuner.errors import StorageError
@@ -90,10 +94,60 @@ def verbose() -> Iterator[io.StringIO]:
         ours.setLevel(levels[1])
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_message_of_others_has_the_target_that_it_is_about(as_json: bool) -> None:
+    """An adapter knows nothing of targets, and may warn in a thread of its own."""
+    stream, root, adapter = io.StringIO(), logging.getLogger(), logging.getLogger("tuner.adapters.x")
+    handlers, level = root.handlers[:], root.level
+
+    def warn(_: int) -> None:
+        adapter.warning("h:8001: no answer")
+
+    trainer = Trainer(warn, "training", background=True)
+    try:
+        begin_log(stream, as_json=as_json)
+        with about("a"):
+            adapter.warning("here")
+            trainer.request()
+            assert trainer.wait(LONGEST)
+            log_sentence("a", "waits")
+            log_sentence("", "of the daemon")
+        adapter.warning("of nobody")
+    finally:
+        trainer.close()
+        root.handlers[:], root.level = handlers, level
+
+    lines = stream.getvalue().splitlines()
+    if as_json:
+        assert [(one.get("target"), one["message"]) for one in map(json.loads, lines)] == [
+            ("a", "here"),
+            ("a", "h:8001: no answer"),
+            ("a", "waits"),
+            (None, "of the daemon"),
+            (None, "of nobody"),
+        ]
+    else:
+        assert [line.split(" ", 2)[2] for line in lines] == [
+            "a: here",
+            "a: h:8001: no answer",
+            "a: waits",
+            "daemon: of the daemon",
+            "of nobody",
+        ]
+
+
 def test_each_message_of_a_worker_has_its_target(
     bed: Bed, verbose: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a field, and not within the message: also errors, and what is logged at the level of debugging."""
+    """As a field, and not within the message: also errors, and what is logged at the level of debugging.
+
+    So has what an adapter says, which knows nothing of targets.
+    """
+    counters = FileServer.counters
+
+    def warn(server: FileServer) -> Any:
+        logging.getLogger("tuner.adapters.x").warning("a word of an adapter")
+        return counters(server)
 
     def first_fails(real: Callable[..., Any], error: Exception) -> Callable[..., Any]:
         errors = [error]
@@ -108,6 +162,7 @@ def test_each_message_of_a_worker_has_its_target(
     bed.write(("a", "apply", ""))
     bed.run(windows=1)  # which makes the store
     bed.write(("a", "recommend", "objective: cpu"))
+    monkeypatch.setattr(FileServer, "counters", warn)
     monkeypatch.setattr(Worker, "_driver", first_fails(Worker._driver, RuntimeError("a bug")))
     monkeypatch.setattr(Store, "note", first_fails(Store.note, StorageError("the disk is full")))
     failing = first_fails(order_book.orders_of, StorageError("the disk is broken"))
@@ -119,7 +174,7 @@ def test_each_message_of_a_worker_has_its_target(
     assert {line.get("target") for line in lines} == {"a"}
     messages = [line["message"] for line in lines]
     assert not [message for message in messages if message.startswith("a: ")]
-    assert {"unexpected", "the disk is full", "the disk is broken"} <= set(messages)
+    assert {"unexpected", "the disk is full", "the disk is broken", "a word of an adapter"} <= set(messages)
     for begun in ("has another objective now", "hold, "):
         assert any(message.startswith(begun) for message in messages)
     advised = [line for line in lines if ": recommended; " in line["message"]]

@@ -7,6 +7,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from tuner.control.sentence import target_of
 from tuner.printable import one_line, printable
 
 __all__ = ["JsonLines", "begin_log"]
@@ -23,6 +24,8 @@ class Lines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """Return the line of a message without the control characters that a terminal would obey."""
+        if not hasattr(record, "target") and (target := target_of(record)):  # else the message begins so
+            record.message = f"{target}: {record.message}"
         return one_line(super().formatMessage(record), LONGEST)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
@@ -39,8 +42,8 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
         }
-        if target := getattr(record, "target", ""):
-            line["target"] = str(target)
+        if target := target_of(record):
+            line["target"] = target
         line["message"] = printable(str(getattr(record, "sentence", "") or record.getMessage()))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

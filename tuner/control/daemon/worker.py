@@ -37,7 +37,7 @@ from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.replicas import prevailing
 from tuner.control.drive.scaling import TargetScaling
 from tuner.control.drive.watched import Watched
-from tuner.control.sentence import log_sentence
+from tuner.control.sentence import about, log_sentence
 from tuner.control.store.journal import (
     StoreJournal,
     last_change,
@@ -158,6 +158,10 @@ class Worker:
 
     def run(self) -> None:
         """Keep the target until stopped. Never raises."""
+        with about(self.config.name):
+            self._keep()
+
+    def _keep(self) -> None:
         self._stop.wait(self._delay)
         pause, logged = FIRST_PAUSE, ""
         longest = min(LONGEST_PAUSE, max(self.config.window, FIRST_PAUSE))
