@@ -66,6 +66,9 @@ class Metrics:
             registry=self.registry,
         )
         self._up = self._gauge("backend_up", "Whether a backend gets batches.", "backend")
+        self._ejected = self._gauge(
+            "backend_ejected", "Whether a backend is out because others answer what it refuses.", "backend"
+        )
         self._lost = self._counter("backend_losses", "How often a backend was taken out.", "backend")
         self._queue = self._gauge("queue_items", "Items that wait.", "session")
         self._overdue = self._gauge(
@@ -168,6 +171,7 @@ class Metrics:
             self._queue,
             self._overdue,
             self._up,
+            self._ejected,
             self._trip,
             self._desired,
         ):  # some sessions may have gone
@@ -180,5 +184,6 @@ class Metrics:
                 self._overdue.labels(session.name).set(pool.overdue(session.name))
             for server in pool.servers:
                 self._up.labels(server.address).set(server.up)
+                self._ejected.labels(server.address).set(server.ejected)
                 self._trip.labels(server.address).set(server.round_trip)
         return generate_latest(self.registry)

@@ -7,6 +7,8 @@ down  it answers for all its models, and nothing that it was  up: it gets batche
       given up on is still on its way to it
 up    a batch fails, is far too late, or two probes fail; or  down: its batches go elsewhere
       a model was replaced by one that cannot be served
+up    it refuses, one after the other, what another server     down for a while, see `outlier`
+      answers
 up    a model was replaced by one with other limits           up: with these
 any   we ourselves fail over it, such as the pool that takes  down; the pool hears of it again
       it in
@@ -23,6 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
+from tuner.dispatch.backends.outlier import Outlier
 
 __all__ = ["WatchedServer"]
 
@@ -70,6 +73,8 @@ class WatchedServer:
     """What it said last of each session's model."""
     orphans: dict[asyncio.Task[object], float] = field(default_factory=dict)
     """Batches that were given up and have not ended, and when each is forgotten, s."""
+    outlier: Outlier = field(default_factory=Outlier)
+    """What it has refused."""
     _told: bool = True
     """Whether ``changed`` has taken what it was called for last."""
     _failures: int = 0
@@ -106,6 +111,32 @@ class WatchedServer:
             self.up = False
             self._woken.set()
             self._tell()
+
+    @property
+    def ejected(self) -> bool:
+        """Whether it is out because others answer what it refuses."""
+        return not self.up and asyncio.get_running_loop().time() < self.outlier.until
+
+    def compared(self, session: str, words: str, *, answered: bool, enough: int) -> None:
+        """Another server was asked what this one refuses; take this one out if it is an outlier.
+
+        Args:
+            session: Whose request it was.
+            words: Why this server refused.
+            answered: Whether the other one has answered.
+            enough: How often another one must answer.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.up and self.outlier.compared(session, now, answered=answered, enough=enough):
+            why = f"{self.address} is out for {self.outlier.out:g} s: other backends answer what it refuses"
+            self.warn(why)
+            self.lost(f"{why}; {words}")
+
+    def readmit(self) -> None:
+        """Bring it back as soon as it answers probes, because no other is better."""
+        if self.ejected:
+            self.outlier.until = asyncio.get_running_loop().time()
+            self._woken.set()
 
     def _tell(self) -> None:
         """Say that it came or went, or that its limits changed."""
@@ -197,7 +228,7 @@ class WatchedServer:
         for batch, forgotten in list(self.orphans.items()):
             if forgotten <= now:
                 batch.cancel()
-        if self.orphans or not await self._probe():
+        if self.orphans or self.ejected or not await self._probe():
             return
         try:
             found = await self._ask_limits()

@@ -27,7 +27,7 @@ from tuner.dispatch.pool.queue import SessionQueue
 from tuner.dispatch.pool.rules import PoolSession, Rules
 from tuner.dispatch.pool.sending.accelerators import Accelerators
 from tuner.dispatch.pool.sending.granting import GrantSender
-from tuner.dispatch.pool.sending.lanes import Lanes
+from tuner.dispatch.pool.sending.lanes import Batch, Lanes
 from tuner.dispatch.pool.sending.proxy import ProxySender
 from tuner.dispatch.request import Status
 from tuner.scheduling.catalogue import build_policy
@@ -82,7 +82,7 @@ class Pool:
         self._segment: Segment | None = None
         self._loop = asyncio.get_running_loop()
         make = GrantSender if rules.grants else ProxySender
-        sender = make(beliefs, observer, self._retry_all, self._note_answered)
+        sender = make(beliefs, observer, self._retry_all, self._note_answered, self._compare)
         self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._flow = Flow(self._queues, beliefs, self._lanes, self._goes_on_elsewhere, self.restart)
         self._tuning: asyncio.TimerHandle | None = None
@@ -164,6 +164,8 @@ class Pool:
         self.restart()
         if self.up and not was_up:
             self._observer.returned([*self._queues])
+        if not self.up:
+            self._readmit()
 
     def reconfigure(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
         """Change the rules and the limits of the sessions; what waits goes on waiting.
@@ -284,6 +286,17 @@ class Pool:
 
     def _retry_all(self, requests: Iterable[Pending], reason: str) -> None:
         self._flow.retry_all(requests, reason)
+
+    async def _compare(self, batch: Batch, requests: Sequence[Pending]) -> Batch | None:
+        there = await self._lanes.compare(batch, requests)
+        if there is None:
+            self._readmit()
+        return there
+
+    def _readmit(self) -> None:
+        """Bring back servers that were outliers, because no other is better now."""
+        for server in self.servers:
+            server.readmit()
 
     def _lane_free(self, place: int, executed: bool) -> None:
         self._flow.lane_free(place, executed)

@@ -24,9 +24,13 @@ __all__ = ["GrantSender"]
 class GrantSender(Sender):
     """The way of batches past the dispatcher."""
 
+    enough = 10  # it has answered others than those that were refused, which may have been malformed
+
     async def _carry(self, batch: Batch, requests: Sequence[Pending]) -> None:
         """Grant the requests, and wait until they have ended."""
         server, session = batch.lane.server, batch.stream.session.name
+        if await self._compared(batch, requests, "frontends say that it refuses their requests"):
+            return
         loop = asyncio.get_running_loop()
         began = loop.time()
         spans: Sequence[TraceContext | None] = [None] * len(requests)
@@ -53,6 +57,7 @@ class GrantSender(Sender):
             late = asyncio.gather(*[grant.ended for grant in grants])
             late.add_done_callback(partial(self._learn_late, batch, requests, began))
             return
+        self._note_refusals(batch, ends)
         passed = loop.time() - began  # until the last frontend said so
         asked = min(max(seconds, default=0.0), passed)
         worked = max(asked - server.round_trip, 1e-6)
@@ -61,6 +66,14 @@ class GrantSender(Sender):
             self._beliefs.frontend_was_away(passed - asked, loop.time())
         elif seconds:  # a refusal may have come sooner than an answer, but it was no idle time
             self._count(batch, requests, worked)
+
+    def _note_refusals(self, batch: Batch, ends: Sequence[Ended]) -> None:
+        """Note for its server what came of a batch's requests; each may be malformed by itself."""
+        outlier, session = batch.lane.server.outlier, batch.stream.session.name
+        if any(end.answered for end in ends):
+            outlier.answered(session)
+        elif any(end.status is not None for end in ends):
+            outlier.refused(session)
 
     def _learn_late(
         self, batch: Batch, requests: Sequence[Pending], began: float, late: asyncio.Future[list[Ended]]

@@ -44,6 +44,8 @@ class Batch:
     items: int = field(init=False)
     executed: bool = False
     """Whether its server has answered it, as one."""
+    compared: bool = False
+    """Whether it shows what another server is worth, which refuses such requests."""
 
     def __post_init__(self) -> None:
         self.items = sum(one.items for one in self.requests)
@@ -138,13 +140,55 @@ class Lanes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def compare(self, batch: Batch, requests: Sequence[Pending]) -> Batch | None:
+        """Send requests of a batch to another server of the present generation; wait for what comes of them.
+
+        Args:
+            batch: What is sent to its server is refused.
+            requests: Of it, some that wait.
+
+        Returns:
+            The batch there; None without a server of which less is refused.
+        """
+        stream, loop = batch.stream, asyncio.get_running_loop()
+        lanes = [
+            lane
+            for lane in self._present
+            if lane.server is not batch.lane.server
+            and lane.server.up
+            and not lane.server.outlier.suspected(stream.session.name)
+        ]
+        if not lanes:
+            return None
+        lane = min(lanes, key=lambda one: len(one.accelerator.batches))
+        there, others = Batch(lane, stream, requests, compared=True), list(lane.accelerator.batches)
+        # It waits no longer than its requests do: one of the others might wait for an answer from here.
+        left = max(one.due for one in requests) - loop.time()
+        task = loop.create_task(self._execute([there], others, lambda _: None, left))
+        lane.accelerator.take(task, there, loop.time())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.wait((task,))
+        return there
+
     async def _execute(
-        self, batches: Sequence[Batch], others: Collection[asyncio.Task[None]], ended: Callable[[bool], None]
+        self,
+        batches: Sequence[Batch],
+        others: Collection[asyncio.Task[None]],
+        ended: Callable[[bool], None],
+        patience: float | None = None,
     ) -> None:
-        """Send batches one after the other, when the others have ended, and give the lane back."""
+        """Send batches one after the other, when the others have ended, and give the lane back.
+
+        Args:
+            batches: To be sent.
+            others: Those before them.
+            ended: Hears of the end, and whether all were executed.
+            patience: Longest wait for the others, s; None for any.
+        """
         try:
             if others:
-                await asyncio.wait(others)
+                await asyncio.wait(others, timeout=patience)
             for batch in batches:
                 try:
                     await self._send(batch)

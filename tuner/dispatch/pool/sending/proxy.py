@@ -25,6 +25,8 @@ STOOD_STILL = 0.01
 class ProxySender(Sender):
     """The way of batches through the dispatcher."""
 
+    enough = 3  # it has answered the very requests that were refused
+
     async def _carry(self, batch: Batch, requests: Sequence[Pending]) -> None:
         """Send the requests as one; answer them, or let them go elsewhere."""
         server, stream = batch.lane.server, batch.stream
@@ -83,7 +85,9 @@ class ProxySender(Sender):
         """Find out which request a server refused a batch for: no other one should suffer from it."""
         if len(requests) == 1:
             self._note_end(requests, refused.reason)
-            requests[0].refuse(refused.status, refused.reason)
+            batch.lane.server.outlier.refused(batch.stream.session.name)
+            if not await self._compared(batch, requests, refused.reason):
+                requests[0].refuse(refused.status, refused.reason)
             return
         for one in requests:
             await self.send(Batch(batch.lane, batch.stream, [one]))

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar
 
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending, traces_of
 from tuner.dispatch.pool.sending.lanes import Batch
 
-__all__ = ["Answered", "Elsewhere", "Sender"]
+__all__ = ["Answered", "Compare", "Elsewhere", "Sender"]
 
 Elsewhere = Callable[[Sequence[Pending], str], None]
 """Lets requests go to another server, because of a reason."""
 Answered = Callable[[Sequence[Pending]], None]
 """Hears that a server takes requests such as these."""
+Compare = Callable[[Batch, Sequence[Pending]], Awaitable[Batch | None]]
+"""Sends requests of a batch to another server, and returns the batch there; see `Lanes.compare`."""
 
 
 class Sender(ABC):
@@ -27,15 +30,25 @@ class Sender(ABC):
         observer: Hears of every batch.
         elsewhere: Takes the requests of a server that is lost.
         answered: Hears of requests of no stream that a server has answered.
+        compare: Asks another server.
     """
 
+    enough: ClassVar[int]
+    """How often another server must answer, so that one which refuses such requests is an outlier."""
+
     def __init__(
-        self, beliefs: Beliefs, observer: Observer, elsewhere: Elsewhere, answered: Answered
+        self,
+        beliefs: Beliefs,
+        observer: Observer,
+        elsewhere: Elsewhere,
+        answered: Answered,
+        compare: Compare,
     ) -> None:
         self._beliefs = beliefs
         self._observer = observer
         self._give_elsewhere = elsewhere
         self._answered = answered
+        self._compare = compare
 
     async def send(self, batch: Batch) -> None:
         """Send those of a batch's requests that somebody waits for; see :data:`~.lanes.Send`."""
@@ -56,6 +69,26 @@ class Sender(ABC):
         self._note_end(requests, reason)
         self._give_elsewhere(requests, reason)
 
+    async def _compared(self, batch: Batch, requests: Sequence[Pending], words: str) -> bool:
+        """Have another server show whether a batch's server is to blame for what it refuses.
+
+        Args:
+            batch: The batch.
+            requests: Of it, those that the other server gets.
+            words: Why the batch's server refuses such requests.
+
+        Returns:
+            Whether another server got them: then they have their end, or go elsewhere.
+        """
+        server, session = batch.lane.server, batch.stream.session.name
+        if batch.compared or not server.outlier.questionable(session):
+            return False
+        there = await self._compare(batch, requests)
+        if there is None:
+            return False
+        server.compared(session, words, answered=there.executed, enough=self.enough)
+        return True
+
     def _note_end(self, requests: Sequence[Pending], problem: str = "") -> None:
         """Note in the traces of requests that their execution has ended, if it had begun."""
         for trace in traces_of(requests):
@@ -64,6 +97,7 @@ class Sender(ABC):
     def _learn(self, batch: Batch, requests: Sequence[Pending], seconds: float) -> None:
         """Learn that a batch's server worked on these requests for so long, s; that has just ended."""
         batch.executed = True
+        batch.lane.server.outlier.answered(batch.stream.session.name)
         self._teach(batch, requests, seconds)
         self._count(batch, requests, seconds)
         if batch.stream.kind is None:
