@@ -281,6 +281,7 @@ def test_deadline_version_and_parameters_reach_the_dispatcher(address: Address, 
 
 
 HEAD = b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+EXPECTING = HEAD.replace(b"Host: x", b"Host: x\r\nExpect: 100-continue")
 GOOD = json.dumps(body()).encode()
 LATER = HEAD % (b"later", len(GOOD)) + GOOD
 
@@ -371,11 +372,38 @@ def test_a_client_that_says_no_more_while_its_request_waits(
     assert not read_for_ever
 
 
-def test_a_client_that_is_gone_withdraws_its_request(address: Address, service: Echo) -> None:
-    """A connection that is reset is one nobody listens at."""
+def test_requests_behind_large_ones(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over one connection, one after the other and at once."""
+    monkeypatch.setattr("uvicorn.protocols.http.h11_impl.HIGH_WATER_LIMIT", 0)
+    connection = HTTPConnection(*address, timeout=PATIENCE)
+    for _ in range(3):
+        connection.request("POST", "/v2/models/echo/infer", GOOD)
+        response = connection.getresponse()
+        assert (response.status, bool(response.read())) == (200, True)
+    connection.close()
+
+    client = open_socket(address, EXPECTING % (b"later", len(GOOD)))
+    assert client.recv(1000).startswith(b"HTTP/1.1 100")
+    client.sendall(GOOD + HEAD % (b"echo", len(GOOD)) + GOOD)
+    client.shutdown(socket.SHUT_WR)
+    assert re.findall(rb"HTTP/1\.1 (\d+)", answered(client)) == [b"200"] * 2
+
+    client = open_socket(address, (HEAD % (b"later", len(GOOD)) + GOOD) * 3)
+    client.shutdown(socket.SHUT_WR)
+    assert re.findall(rb"HTTP/1\.1 (\d+)", answered(client)) == [b"200"] * 3
+
+
+@pytest.mark.parametrize("large_from", [1, 65_536])
+def test_a_client_that_is_gone_withdraws_its_request(
+    address: Address, service: Echo, large_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is reset is one nobody listens at, also behind a body whose last part is large."""
+    monkeypatch.setattr("uvicorn.protocols.http.h11_impl.HIGH_WATER_LIMIT", large_from - 1)
     service.waiting.clear()
     service.cancelled.clear()
-    client = open_socket(address, HEAD % (b"slow", len(GOOD)) + GOOD)
+    client = open_socket(address, EXPECTING % (b"slow", len(GOOD)))
+    assert client.recv(1000).startswith(b"HTTP/1.1 100")  # so that the whole body is its last part
+    client.sendall(GOOD)
     assert service.waiting.wait(PATIENCE)
 
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset, not closed

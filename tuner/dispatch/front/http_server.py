@@ -36,6 +36,15 @@ class FrontConnection(Connection):
     most_in_a_flood = MOST_IN_A_FLOOD
     longest_exchange = LONGEST_EXCHANGE
 
+    def data_received(self, data: bytes) -> None:
+        """Go on reading behind a whole request: else its client could go away without notice.
+
+        uvicorn waits with what comes behind a large part of a body, also behind the last one.
+        """
+        super().data_received(data)
+        if self.asking and not self.cycle.more_body and not self.conn.trailing_data[0]:
+            self.flow.resume_reading()
+
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio looks at what it returns
         """Answer what was asked; what was asked by halves is an error.
 
