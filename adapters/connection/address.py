@@ -41,6 +41,7 @@ class Address:
     """A target in its parts."""
 
     host: str
+    """In ASCII, as it is asked for in DNS."""
     port: int
     model: str
     options: Mapping[str, str]
@@ -69,6 +70,10 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, Op
     model = unquote(url.path.strip("/"))
     if url.scheme != scheme or not host or not model or "/" in model or url.fragment:
         raise InvalidInput("TARGET", f"'{text}' does not name a host and a model", form)
+    try:
+        host = host.encode("idna").decode()
+    except UnicodeError:  # Python's own resolver would raise that, too
+        raise InvalidInput("TARGET", f"'{host}' is not the name of a host", form) from None
     number = port if given is None else checked_port(given, "the port ", form)
     return Address(host=host, port=number, model=model, options=parameters(url, options))
 

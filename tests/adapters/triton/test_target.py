@@ -43,9 +43,18 @@ def test_address_of_ip_version_6() -> None:
     assert parse_target("triton://[::1]:8001/m").address == "[::1]:8001"
 
 
+def test_a_host_beyond_ascii() -> None:
+    """It is asked for as DNS knows it, by gRPC and in the headers of HTTP."""
+    target = parse_target("triton://BÜCHER.example:8001/m?http=8000")
+    assert (target.host, target.address) == ("xn--bcher-kva.example", "xn--bcher-kva.example:8001")
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        f"triton://{'ü' * 64}.example/m",
+        f"triton://{'u' * 64}.example/m",
+        "triton://host..example/m",
         "triton://:8001/m",
         "triton://host:8001",
         "triton://host:8001/",
