@@ -10,6 +10,7 @@ import pytest
 
 from tests.agents.bed import HIGH, LOW, RATES, make_space, noise, surface
 from tuner.agents import State
+from tuner.agents.load_levels import SPAN
 from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.forms import form
 from tuner.agents.rrl.perception import SmoothPerception
@@ -263,6 +264,21 @@ def test_an_overload_that_comes_again_is_no_other_machine() -> None:
     assert smooth(agent).smoother.measured.era == 0
 
 
+def test_another_start_forgets_what_made_the_machine_suspect() -> None:
+    """Two windows far off before it and one after it are no change of the machine."""
+    agent = make()
+    state = State(level=LOW, configuration=7)
+    for cost in [0.5] * 10 + [1.5] * 2:
+        agent.update(state, 7, cost, state)
+    agent.start_from(make_prior([RATES[LOW]], lambda _: TRUTH[LOW]))
+    usual = float(TRUTH[LOW][7])
+
+    for cost in [usual] * 3 + [3.0 * usual]:
+        agent.update(state, 7, cost, state)
+
+    assert smooth(agent).smoother.measured.era == 0
+
+
 def test_a_prior_is_known_before_the_first_window() -> None:
     """After `transfer`, or with a prior, the expected costs are known."""
     agent = make()
@@ -330,6 +346,46 @@ def test_a_policy_holds_costs_for_the_loads_that_were_measured() -> None:
     assert prior_loads(agent) == pytest.approx(np.log2([100.0, 290.0]))
     here = State(level=agent.levels.level(290.0), configuration=0, rate=290.0)
     assert agent.costs_at(here)[7] == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_policy_holds_costs_of_the_machine_as_it_is_shared_least() -> None:
+    """Whatever more was measured beside a busy neighbour: where it is learned from there may be none."""
+    agent = make()
+    for level, cost, windows in ((LOW, 0.5, 3), (LOW + SPAN, 5.0, 9)):
+        state = State(level=level, configuration=7)
+        for _ in range(windows):
+            agent.update(state, 7, cost, state)
+
+    agent.transfer(synchronous=True)
+
+    assert agent.costs(LOW)[7] == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_load_far_from_all_that_a_policy_has_is_extrapolated_until_it_is_measured() -> None:
+    """Then what was measured corrects it."""
+    agent = make()
+    agent.start_from(make_prior([RATES[LOW]], lambda _: TRUTH[LOW]))
+    low = State(level=agent.levels.level(RATES[LOW]), configuration=7)
+    high = State(level=HIGH, configuration=7)
+    assert not smooth(agent).extrapolates(low)
+    assert smooth(agent).extrapolates(high)
+
+    agent.update(high, 7, 1.0, high)
+
+    assert not smooth(agent).extrapolates(high)
+
+
+def test_what_no_measurement_bears_on_has_no_cost() -> None:
+    """One corner of a wide space was measured: the one opposite keeps the whole uncertainty."""
+    agent = make({"smoothing": {"adaptive": False}}, space=WIDE)
+    for _ in range(3):
+        state = State(level=LOW, configuration=0)
+        agent.update(state, 0, 0.5, state)
+
+    costs = agent.costs(LOW)
+
+    assert costs[0] == pytest.approx(0.5)
+    assert np.isnan(costs[-1])
 
 
 def test_loads_about_the_border_of_two_levels_are_one_in_a_policy() -> None:
