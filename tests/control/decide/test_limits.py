@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders import (
+    OBJECTIVE,
     changed,
     configuration,
     measurement,
@@ -16,9 +17,10 @@ from tests.builders import (
 )
 from tests.control.decide.loop_bed import loop_with
 from tuner.control import Apply, Hold, Rollback
-from tuner.control.decide.event import Failed
+from tuner.control.decide.event import Failed, Unseen
 from tuner.control.decide.memory import HOUR
-from tuner.control.decide.validation import implausible
+from tuner.control.decide.validation import LOOKS_BACK, implausible, unusable
+from tuner.objective import Slo
 
 
 def test_no_more_reloads_than_an_hour_has() -> None:
@@ -96,6 +98,18 @@ def test_a_quarter_of_the_reloads_is_left_for_a_broken_slo() -> None:
     assert isinstance(tried, Apply)
 
 
+def test_a_broken_slo_uses_up_no_more_reloads_than_an_hour_has() -> None:
+    """While nothing is known to keep it, whatever is tried is a try."""
+    loop, _ = loop_with(configuration(2), configuration(2), reloads_per_hour=4)
+    for now in (1.0, 2.0, 3.0, 4.0):
+        changed(loop, configuration(), now=now)
+
+    held = turn(loop, 10.0, measurement(0.900))
+
+    assert isinstance(held, Hold)
+    assert "the 4 reloads of this hour are used up" in held.reason
+
+
 def test_nothing_is_tried_while_changes_fail() -> None:
     """Not answered twice: the agent's third idea has to wait."""
     loop, _ = loop_with(*[configuration(b) for b in (2, 4, 8, 16) * 3], breaker=2, step=9)
@@ -107,6 +121,32 @@ def test_nothing_is_tried_while_changes_fail() -> None:
 
     assert [type(d) for d in decisions] == [Apply, Apply, *[Hold] * 5, Apply]
     assert decisions[2].reason == "2 changes in a row failed; the next try is 5 windows away"
+
+
+def test_turns_without_a_window_bring_the_next_try_nearer() -> None:
+    """Otherwise a server whose metrics are away would be held for ever."""
+    loop, _ = loop_with(configuration(2), configuration(4), breaker=1)
+    first = turn(loop, 10.0, measurement(0.020))
+    assert isinstance(first, Apply)
+    loop.observe(Failed(first))
+
+    for _ in range(5):
+        loop.observe(Unseen(configuration(), "no answer"))
+
+    assert isinstance(turn(loop, 80.0, measurement(0.020, end=80.0)), Apply)
+
+
+def test_a_trial_on_one_replica_that_speaks_against_a_change_is_no_failure_of_the_server() -> None:
+    """Changes go on; but that one is not tried again at once."""
+    loop, _ = loop_with(configuration(2), configuration(2), configuration(4), breaker=1)
+    first = turn(loop, 10.0, measurement(0.020))
+    assert isinstance(first, Apply)
+    loop.observe(Failed(first, tried=True))
+
+    again, other = (turn(loop, end, measurement(0.020, end=end)) for end in (20.0, 30.0))
+
+    assert isinstance(again, Hold)
+    assert isinstance(other, Apply)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +193,8 @@ def test_noise_and_idleness_are_no_fault_of_the_metrics() -> None:
         {"arrival_rate": math.inf},
         {"latency_mean": -0.1},
         {"latency_p95": 0.0},
-        {"latency_p99": 1e9},
+        {"latency_p99": 3601.0},
+        {"latency_p95": 0.0189, "latency_p50": 0.02},
         {"latency_p99": math.inf},
         {"latency_p50": 0.5},
         {"cpu": -1.0},
@@ -169,3 +210,26 @@ def test_figures_that_cannot_be_true_are_told(wrong: dict[str, Any]) -> None:
     assert implausible(dataclasses.replace(true, gpu=math.nan, latency_p50=math.nan)) is None
 
     assert implausible(dataclasses.replace(true, **wrong))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"latency_p95": 0.0191, "latency_p50": 0.02},
+        {"gpu": 1.04},
+        {"latency_p95": 3599.0, "latency_p99": 3599.0},
+        {"requests": 0} | {f"latency_{name}": 0.0 for name in ("mean", "p50", "p95", "p99")},
+    ],
+)
+def test_figures_that_servers_round_are_believed(odd: dict[str, Any]) -> None:
+    """Each quantile is an estimate of its own; a server without requests may say that they took 0 s."""
+    assert implausible(dataclasses.replace(measurement(), **odd)) is None
+
+
+def test_a_mean_does_not_look_back() -> None:
+    """Quantiles that still do are no reason to wait where the SLO bounds the mean."""
+    mixed = dataclasses.replace(measurement(), quantiles_mixed=True)
+    on_the_mean = dataclasses.replace(OBJECTIVE, slo=Slo(statistic="mean", latency=0.030))
+
+    assert unusable(mixed, OBJECTIVE) == LOOKS_BACK
+    assert unusable(mixed, on_the_mean) == ""

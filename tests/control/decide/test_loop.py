@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from tests.builders import (
@@ -19,7 +20,8 @@ from tests.builders import (
 from tests.control.decide.loop_bed import loop_with
 from tuner.agents.agent import State
 from tuner.control import Apply, ControlLoop, Hold, Rollback
-from tuner.control.decide.event import Failed, InForce, Remembered
+from tuner.control.decide.event import Banned, Failed, InForce, Remembered
+from tuner.knobs import KnobSpace
 from tuner.objective import Slo
 
 
@@ -133,6 +135,37 @@ def test_windows_of_an_earlier_life_are_charged_to_the_error_budget() -> None:
         loop.observe(Remembered(level, configuration(), 0.5 if kept else 1.5, kept))
 
     assert loop.memory.budget_spent
+
+
+def test_windows_under_another_objective_are_not_charged_to_the_error_budget() -> None:
+    """It was not theirs to keep this SLO."""
+    loop, _ = loop_with()
+
+    for kept in (*[True] * 9, False, False, False):
+        loop.observe(Remembered(24, configuration(), 0.5 if kept else 1.5, kept, counts=False))
+
+    assert not loop.memory.budget_spent
+
+
+def test_a_ban_of_an_earlier_life_stands_only_where_the_knobs_have_its_values() -> None:
+    """The nearest that they have now was not rolled back."""
+    loop, _ = loop_with()
+
+    for batch in (3, 4):
+        loop.observe(Banned(24, configuration(batch), windows=5, times=1))
+
+    assert loop.bans() == [Banned(24, configuration(4), windows=5, times=1)]
+
+
+def test_a_window_that_lets_a_configuration_stay_ends_the_row_of_its_bans() -> None:
+    """The next ban is as long as the first."""
+    loop, _ = loop_with()
+    level = loop.levels.level(200.0)
+    loop.observe(Banned(level, configuration(), windows=0, times=3))
+
+    turn(loop, 10.0, measurement(0.020))
+
+    assert loop.bans() == []
 
 
 def test_a_broken_slo_is_repaired_with_a_known_configuration_at_once() -> None:
@@ -252,6 +285,20 @@ def test_restores_the_last_good_configuration_when_the_server_returns() -> None:
     assert restore is not None
     assert restore.configuration == configuration(8)
     assert loop.restoration(configuration(8)) is None
+
+
+def test_what_a_server_gets_back_is_the_best_that_is_known_to_keep_the_slo() -> None:
+    """Not what ran last, and nothing while no window has kept the SLO."""
+    loop, _ = loop_with()
+    turn(loop, 10.0, measurement(0.090, running=configuration(4)))
+    assert loop.restoration(configuration()) is None
+
+    turn(loop, 20.0, measurement(0.010, running=configuration(8), end=20.0))
+    turn(loop, 30.0, measurement(0.025, running=configuration(2), end=30.0))
+
+    restore = loop.restoration(configuration())
+    assert restore is not None
+    assert restore.configuration == configuration(8)
 
 
 def test_same_measurements_give_the_same_decisions() -> None:
@@ -396,6 +443,71 @@ def test_where_nothing_keeps_the_slo_the_changes_end() -> None:
     assert sum(end < 30 for end in changes) >= 3
     assert sum(end > 60 for end in changes) <= 10
     assert SPACE.encode(running) in agent.learned
+
+
+def test_a_search_that_found_nothing_leads_back_to_the_best_of_those_tried() -> None:
+    """However far away it lies; nothing new is tried."""
+    best = configuration(16, 0.01, 2)
+    loop, agent = loop_with(patience=3)
+    for number in range(8):
+        running, p95 = (best, 0.060) if number == 0 else (configuration(), 0.200)
+        decision = turn(loop, 10.0 * number, measurement(p95, running=running, end=10.0 * number))
+    explored, agent.selects = agent.selects, 0
+
+    again = turn(loop, 80.0, measurement(0.200, end=80.0))
+
+    assert explored > 0
+    assert agent.selects == 0
+    for one in (decision, again):
+        assert isinstance(one, Apply)
+        assert one.configuration == best
+
+
+BEFORE, OTHER = configuration(), configuration(2)
+
+
+def test_what_seldom_breaks_the_slo_is_not_left_for_what_may_be_no_better() -> None:
+    """The window that broke it was one of eleven; the other was seen once."""
+    loop, _ = loop_with()
+    turn(loop, 0.0, measurement(0.0195, running=OTHER, end=0.0))
+    for end in range(10, 110, 10):
+        turn(loop, end, measurement(0.020, running=BEFORE, end=float(end)))
+
+    decision = turn(loop, 110.0, measurement(0.045, running=BEFORE, end=110.0))
+
+    assert isinstance(decision, Hold)
+    assert decision.reason.endswith("no known configuration is better by more than chance explains")
+
+
+@pytest.mark.parametrize(("p95", "leaves"), [(0.031, True), (0.0299, False)])
+def test_what_mostly_breaks_the_slo_is_left_for_what_may_keep_it(p95: float, leaves: bool) -> None:
+    """Although by cost they differ by no more than chance explains; not while a window keeps the SLO."""
+    loop, _ = loop_with(*[OTHER] * 9)
+    turn(loop, 0.0, measurement(0.0295, running=OTHER, end=0.0))
+    for end in (10.0, 20.0, 30.0):
+        turn(loop, end, measurement(0.031, running=BEFORE, end=end))
+
+    decision = turn(loop, 40.0, measurement(p95, running=BEFORE, end=40.0))
+
+    assert isinstance(decision, Apply if leaves else Hold)
+    assert leaves or "by more than chance explains" in decision.reason
+
+
+def test_of_configurations_that_are_alike_the_agent_is_offered_one() -> None:
+    """Without batching the delay has no effect: another one would be a change for nothing."""
+    batch, delay, instances = SPACE.knobs
+    space = KnobSpace([batch, dataclasses.replace(delay, idle_when=("max_batch_size", 1)), instances])
+    offered: list[np.ndarray] = []
+
+    class Asked(ScriptedAgent):
+        def select(self, state: State, allowed: np.ndarray | None = None) -> int:
+            offered.extend([] if allowed is None else [allowed])
+            return state.configuration
+
+    turn(ControlLoop(space, OBJECTIVE, Asked()), 10.0, measurement(0.020))
+
+    assert offered[0].size > 1
+    assert np.array_equal(space.canonical[offered[0]], offered[0])
 
 
 def test_who_only_watches_has_no_search_that_ends() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.builders import (
     OBJECTIVE,
     SPACE,
@@ -18,7 +20,7 @@ from tests.builders import (
 from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, raising
 from tuner.adapters.backend import ApplyReport
 from tuner.control import Apply, ControlLoop, Hold, Rollback
-from tuner.control.decide.event import InForce, Ordered
+from tuner.control.decide.event import Failed, InForce, Ordered, Unseen
 from tuner.control.decide.orders import Orders
 from tuner.errors import TimedOut
 from tuner.knobs import Configuration, KnobSpace
@@ -153,18 +155,70 @@ def test_a_paused_server_that_was_restarted_is_left_alone() -> None:
     assert loop.restoration(configuration()) is None
 
 
-def test_a_pin_ends_the_probation() -> None:
-    """Whoever pins what runs has judged it; a late rollback after `unpin` would surprise."""
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("paused", ["", "by Ada"])
+def test_a_pin_ends_the_probation(seen: bool, paused: str) -> None:
+    """Whoever pins what runs has judged it; a late rollback after `unpin` would surprise.
+
+    Also where no window was seen meanwhile; but not while a pause keeps everything as it is.
+    """
     loop = loop_with(BETTER)
     turn(loop, 10.0, measurement(0.020))
     changed(loop, configuration())
-    loop.observe(Ordered(Orders(pinned=BETTER)))
-    turn(loop, 20.0, measurement(0.045, running=BETTER, end=20.0))
+    loop.observe(Ordered(Orders(pinned=BETTER, paused=paused)))
+    if seen:
+        turn(loop, 20.0, measurement(0.045, running=BETTER, end=20.0))
+    else:
+        loop.observe(Unseen(BETTER, "no answer"))
     loop.observe(Ordered(Orders()))
 
     decision = turn(loop, 30.0, measurement(0.045, running=BETTER, end=30.0))
 
-    assert not isinstance(decision, Rollback)
+    assert isinstance(decision, Rollback) is bool(paused)
+
+
+def test_an_order_to_go_back_to_what_runs_spares_it_no_judgement() -> None:
+    """There is nothing to do for the order: the change is rolled back as any other."""
+    loop = loop_with(BETTER)
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+    loop.observe(Ordered(Orders(rollback=BETTER)))
+
+    decision = turn(loop, 20.0, measurement(0.090, running=BETTER, end=20.0))
+
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == configuration()
+
+
+def test_the_circuit_breaker_keeps_no_order_to_go_back() -> None:
+    """The operator may know better; and who is paused is told so, not that changes have failed."""
+    loop = loop_with()
+    turn(loop, 10.0, measurement(0.020))
+    for _ in range(3):
+        loop.observe(Failed(Apply(configuration=BETTER, reason="")))
+
+    loop.observe(Ordered(Orders(pinned=BETTER)))
+    pinned = turn(loop, 20.0, measurement(0.020, end=20.0))
+    loop.observe(Ordered(Orders(paused="by Ada")))
+    paused = turn(loop, 30.0, measurement(0.020, end=30.0))
+    loop.observe(Ordered(Orders(rollback=GOOD)))
+    back = turn(loop, 40.0, measurement(0.020, end=40.0))
+
+    assert isinstance(pinned, Hold)
+    assert "3 changes in a row failed" in pinned.reason
+    assert paused == Hold(reason="paused: by Ada")
+    assert isinstance(back, Rollback)
+
+
+@pytest.mark.parametrize("orders", [Orders(paused="by Ada"), Orders(pinned=configuration())])
+def test_a_search_does_not_end_while_the_operator_keeps_the_server_as_it_is(orders: Orders) -> None:
+    """Nothing could be tried then."""
+    loop = ControlLoop(SPACE, OBJECTIVE, ScriptedAgent())
+    loop.observe(Ordered(orders))
+    for number in range(40):
+        turn(loop, 10.0 * number, measurement(0.200))
+
+    assert not loop.memory.search_over(loop.level or 0)
 
 
 def test_a_rollback_comes_before_a_pause_and_is_not_taken_back_at_once() -> None:

@@ -18,7 +18,7 @@ from tests.builders import (
 )
 from tests.control.decide.loop_bed import loop_with
 from tuner.control import Apply, ControlLoop, Hold, Rollback
-from tuner.control.decide.event import Failed, Ordered
+from tuner.control.decide.event import Failed, InForce, Ordered
 from tuner.control.decide.orders import Orders
 from tuner.knobs import Configuration
 from tuner.measurement import UNANSWERED, Measurement
@@ -169,11 +169,12 @@ def test_a_change_is_not_blamed_for_figures_that_cannot_be_true_nor_for_what_was
 
 @pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize("another", [True, False])
+@pytest.mark.parametrize("retry_after", [20, 0])
 def test_what_the_server_refuses_to_go_back_to_after_failures_gives_way(
-    answered: bool, another: bool
+    answered: bool, another: bool, retry_after: int
 ) -> None:
     """When the circuit breaker has closed again; where nothing else keeps the SLO, it is asked for again."""
-    loop, _ = loop_with(GOOD, BAD, breaker=3)
+    loop, _ = loop_with(GOOD, BAD, breaker=3, retry_after=retry_after)
     if another:
         turn(loop, 5.0, measurement(0.025, running=CHEAPER, end=5.0))
         changed(loop, CHEAPER)
@@ -190,6 +191,53 @@ def test_what_the_server_refuses_to_go_back_to_after_failures_gives_way(
             loop.observe(Failed(decision))
 
     assert asked == [GOOD, GOOD, GOOD, CHEAPER if another else GOOD]
+
+
+@pytest.mark.parametrize(("p95", "refused"), [(0.090, True), (0.020, False)])
+def test_what_ran_before_is_asked_for_again_where_nothing_else_is_better(p95: float, refused: bool) -> None:
+    """The server refuses it, but nothing keeps the SLO; or nobody saw how that ended."""
+    loop, _ = loop_with(BAD, breaker=3)
+    if not refused:
+        turn(loop, 5.0, measurement(0.025, running=CHEAPER, end=5.0))
+        changed(loop, CHEAPER)
+    turn(loop, 10.0, measurement(p95, running=GOOD))
+    changed(loop, GOOD)
+
+    asked = []
+    for end in range(20, 120, 10):
+        decision = turn(loop, end, measurement(0.020, running=BAD, end=float(end), failures=1000))
+        if isinstance(decision, Rollback):
+            asked.append(decision.configuration)
+            loop.observe(Failed(decision, refused=refused))
+
+    assert asked == [GOOD] * 4
+
+
+def test_a_change_is_not_rolled_back_to_itself() -> None:
+    """It kept the SLO in earlier windows, at the least cost; now it surely breaks it."""
+    loop, _ = loop_with()
+    for end in range(10, 60, 10):
+        turn(loop, end, measurement(0.010, running=CHEAPER, end=float(end)))
+    turn(loop, 60.0, measurement(0.020, running=GOOD, end=60.0))
+    changed(loop, GOOD)
+
+    decision = turn(loop, 70.0, measurement(0.090, running=CHEAPER, end=70.0))
+
+    assert SPACE.encode(CHEAPER) in loop.memory.at(loop.level).good
+    assert isinstance(decision, Rollback)
+    assert decision.configuration == GOOD
+
+
+def test_what_windows_have_judged_is_not_on_probation() -> None:
+    """A restoration of what is known to be good is not taken back for one bad window."""
+    loop, _ = loop_with()
+    turn(loop, 10.0, measurement(0.020, running=GOOD))
+    turn(loop, 20.0, measurement(0.020, running=CHEAPER, end=20.0))
+    loop.observe(InForce(GOOD, judged=True))
+
+    decision = turn(loop, 30.0, measurement(0.020, running=CHEAPER, failures=1000, end=30.0))
+
+    assert not isinstance(decision, Rollback)
 
 
 def test_requests_that_may_still_keep_a_long_slo_are_waited_for() -> None:
@@ -213,6 +261,7 @@ def test_a_change_is_kept_while_nothing_keeps_the_slo() -> None:
 
     assert isinstance(decision, Apply)
     assert decision.configuration == configuration(4)
+    assert loop.memory.probation is None, "it is judged"
 
 
 def mixed(mean: float, running: Configuration, end: float) -> Measurement:

@@ -58,7 +58,7 @@ def target(*, size: int = 2, cpu: float = 1.0, notes: tuple[str, ...] = (), **ch
 @pytest.mark.parametrize("timed", ["quantiles", "indicator", "load"])
 def test_a_quantile_must_be_timed_by_somebody(timed: str) -> None:
     """The server, another source, or requests of our own; its mean is counted in any case."""
-    with pytest.raises(InvalidInput, match="p95 is not exported by the server.*give --rate"):
+    with pytest.raises(InvalidInput, match=r"p95 is not exported by the server.*give --rate"):
         check_target(target(), P95, "latency", apply=True)
     with pytest.raises(InvalidInput, match="switch its summary on"):
         check_target(target(notes=("switch its summary on",)), P95, "latency", apply=True)

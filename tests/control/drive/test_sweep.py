@@ -42,9 +42,9 @@ def test_what_the_server_is_known_to_refuse_is_left_out(monkeypatch: pytest.Monk
         )
 
         assert backend.current() == found
-    assert [configuration for configuration, _ in swept] == grid * 2
-    for configuration, outcome in swept:
-        assert isinstance(outcome, Measurement) == (configuration["max_batch_size"] > 1)
+    assert [wanted for wanted, _ in swept] == grid * 2
+    for wanted, outcome in swept:
+        assert isinstance(outcome, Measurement) == (wanted["max_batch_size"] > 1)
         assert isinstance(outcome, Measurement) or "adds dynamic batching by itself" in str(outcome)
 
 
@@ -69,9 +69,7 @@ def test_a_disturbed_window_is_measured_again_but_not_for_ever() -> None:
     profiler = Scripted(QUIET, NOISY, QUIET, NOISY, NOISY, NOISY)
     grid = [configuration(1), configuration(2), configuration(4)]
 
-    swept = list(
-        measure_configurations(server, profiler, grid, seconds=5.0, retries=2, restore=lambda: None)
-    )
+    swept = list(measure_configurations(server, profiler, grid, seconds=5.0, retries=2, restore=lambda: None))
 
     assert [outcome for _, outcome in swept] == [QUIET, QUIET, NOISY]
     assert profiler.settled == [0.0, 1.5, 0.0, 1.5, 0.0, 0.0]

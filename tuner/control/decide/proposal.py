@@ -130,10 +130,10 @@ def _allowed(
     """What the agent may choose from, the configuration in force always among it.   # (n,) int64.
 
     Configurations known to be good may be reached at once; untried ones only in bounded steps, and only in a
-    search or where no good one is known.
+    search.
     """
     allowed = np.array(leeway.reachable, dtype=np.int64)
-    if leeway.search or not allowed.size:
+    if leeway.search:
         allowed = np.union1d(allowed, space.region(state.configuration, memory.limits.step))
     allowed = np.setdiff1d(space.canonical[allowed], memory.banned(state.level))
     if leeway.used_up:
