@@ -80,20 +80,21 @@ def typer_option(kind: type, name: str) -> Any:
 
 
 def _slot(name: str, annotation: Any, default: Any) -> Slot:
+    """Return the slot of a parameter: of a value object, or of one that Typer knows itself."""
     kind, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     mark = next((mark for mark in marks if isinstance(mark, Fields)), Fields())
     if mark.of is not None:
-        return _given(mark.of, mark.names)
+        return _slot_as_written(mark.of, mark.names)
     if not (isinstance(kind, type) and is_dataclass(kind)):
         return Slot([_parameter(name, annotation, default)], lambda values: values[name])
-    if core := fields_of(kind):
-        seen = [_core(*core[one], words=mark.help.get(one)) for one in mark.names or core]
+    if options := fields_of(kind):
+        seen = [_field_parameter(*options[one], own_help=mark.help.get(one)) for one in mark.names or options]
         return Slot(seen, lambda values: build(kind, {one.name: values[one.name] for one in seen}))
-    return _annotated(kind, mark.names, default)
+    return _slot_of_dataclass(kind, mark.names, default)
 
 
-def _annotated(kind: Any, names: tuple[str, ...], default: Any) -> Slot:
-    """A dataclass of the command line; a default object has the defaults of its options."""
+def _slot_of_dataclass(kind: Any, names: tuple[str, ...], default: Any) -> Slot:
+    """Return the slot of a dataclass whose options are annotations; a default object has their defaults."""
     hints = get_type_hints(kind, include_extras=True)
     inner = {
         field.name: _slot(
@@ -109,8 +110,8 @@ def _annotated(kind: Any, names: tuple[str, ...], default: Any) -> Slot:
     return Slot(seen, lambda values: kind(**{name: slot.make(values) for name, slot in inner.items()}))
 
 
-def _given(kind: type, names: tuple[str, ...]) -> Slot:
-    """What the user gives for some options of an object that others complete."""
+def _slot_as_written(kind: type, names: tuple[str, ...]) -> Slot:
+    """Return the slot of a dictionary: what the user wrote for options of an object that others complete."""
     known = fields_of(kind)
     seen = [
         _parameter(name, Annotated[known[name][0].kind | None, _as_typer(known[name][0], OWN)], None)
@@ -119,10 +120,10 @@ def _given(kind: type, names: tuple[str, ...]) -> Slot:
     return Slot(seen, lambda values: {name: values[name] for name in names if values[name] is not None})
 
 
-def _core(option: Option, field: Field[Any], words: str | None = None) -> inspect.Parameter:
-    """One option of a field; ``words`` are the command's own help of it."""
-    if words is not None:
-        option = replace(option, help=words)
+def _field_parameter(option: Option, field: Field[Any], own_help: str | None) -> inspect.Parameter:
+    """Return the parameter of one field; the command may have a help of its own for it."""
+    if own_help is not None:
+        option = replace(option, help=own_help)
     default = option.usual or _default(field)
     kind = option.kind | None if default is None else option.kind
     return _parameter(option.name, Annotated[kind, _as_typer(option)], default)
