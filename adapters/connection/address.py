@@ -64,6 +64,9 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, Op
     refuse_credentials(text, "TARGET", WHERE_CREDENTIALS_BELONG)
     try:
         url = urlsplit(text)
+        if "," in url.netloc:  # adapters whose targets may name several split them before
+            problem = f"'{url.netloc}' names several servers, and a target of {scheme}:// is one"
+            raise InvalidInput("TARGET", problem, "give each a target of its own")
         host, given = url.hostname, url.port
     except ValueError as error:
         raise InvalidInput("TARGET", f"'{text}': {error}", form) from None

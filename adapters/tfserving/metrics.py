@@ -38,8 +38,8 @@ LARGEST_COUNT = 2**50
 LEAST_BOUND, LARGEST_BOUND = 1e-6, 1e15
 """Bounds of buckets beyond are left out: microseconds, or rows."""
 FIX = (
-    "start TensorFlow Serving with --rest_api_port=8501 --monitoring_config_file=FILE, FILE having "
-    'prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }, or correct rest='
+    "start TensorFlow Serving with --rest_api_port={port} --monitoring_config_file=FILE, FILE having "
+    'prometheus_config {{ enable: true path: "{path}" }}, or correct rest= or metrics='
 )
 
 
@@ -84,7 +84,7 @@ def metrics_page(target: TFServingTarget) -> MetricsPage:
         host=target.host,
         port=target.rest_port,
         path=target.metrics_path,
-        fix=FIX,
+        fix=FIX.format(port=target.rest_port, path=target.metrics_path),
         security=target.security,
     )
 

@@ -12,7 +12,7 @@ from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.room import Room
 from tuner.adapters.tfserving.versions.steering import Steering
-from tuner.errors import AdapterError, Refused
+from tuner.errors import AdapterError, Refused, TimedOut
 
 __all__ = ["VersionChanger", "VersionServer"]
 
@@ -21,6 +21,10 @@ POLL = 0.05
 LINGER = 5.0
 """Longest wait for a version that is no longer wanted to be unloaded, s."""
 UNKNOWN = VersionStatus(VersionState.UNKNOWN, "")
+NOT_SEEN = (
+    "; the server has not looked at it: is base_path= the folder that it serves from? Where its "
+    "--model_config_file names versions, name that with config="
+)
 
 
 class VersionServer(Protocol):
@@ -210,8 +214,10 @@ class VersionChanger:
                 )
             return status.state is VersionState.AVAILABLE
 
-        late = f"version {number} was not available within {self._timeout:g} s; it was removed"
-        wait_until(available, self._timeout, f"{late}, the old one still serves", poll=POLL)
+        if not comes_true(available, self._timeout, poll=POLL):
+            late = f"version {number} was not available within {self._timeout:g} s; it was removed"
+            seen = self._status(number).state is not VersionState.UNKNOWN
+            raise TimedOut(f"{late}, the old one still serves{'' if seen else NOT_SEEN}")
 
     def _wait_unloaded(self, numbers: Iterable[int]) -> None:
         """Wait a little until versions are unloaded. Some policies keep them, and that is no failure."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.adapters.tfserving.metrics import parse_metrics
+from tuner.adapters.tfserving.metrics import metrics_page, parse_metrics
+from tuner.adapters.tfserving.target import parse_target
 from tuner.errors import AdapterError
 
 PAGE = """\
@@ -34,6 +35,14 @@ PAGE = """\
 :tensorflow:serving:batching_session:processed_batch_size_sum{} 11
 :tensorflow:serving:batching_session:processed_batch_size_count{} 7
 """
+
+
+def test_what_to_do_without_metrics_is_said_with_the_ports_of_the_target() -> None:
+    """Whoever has another path or port would start the server with those of an example."""
+    fix = metrics_page(parse_target("tfserving://host/m?rest=9001&metrics=/m")).fix
+
+    assert "--rest_api_port=9001" in fix
+    assert 'prometheus_config { enable: true path: "/m" }, or correct rest= or metrics=' in fix
 
 
 def test_one_model_of_several() -> None:

@@ -53,6 +53,8 @@ def test_everything(tmp_path: Path) -> None:
         ("tfserving://host/m?base_path=/no/such/folder", "no such folder"),
         ("tfserving://host/m?config=/tmp", "no such file"),
         ("tfserving://host/m?version=3", "option 'version' is unknown"),
+        ("tfserving://a,b/m", "names several servers, and a target of tfserving:// is one"),
+        ("tfserving://a:8500,b:8500/m", "give each a target of its own"),
     ],
 )
 def test_targets_that_cannot_be(text: str, words: str) -> None:

@@ -114,6 +114,24 @@ def test_a_restore_that_fails_leaves_ours_serving(base: Path, monkeypatch: pytes
     assert versions.numbers() == [1, 2]
 
 
+@pytest.mark.parametrize("state", [None, VersionState.LOADING])
+def test_a_version_that_the_server_does_not_look_at_is_told_from_one_that_loads_slowly(
+    base: Path, state: VersionState | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its model configuration names versions, or it serves from another folder; both can be corrected."""
+    versions, server = Versions(base), Server(base)
+    old, new = server.versions(), {} if state is None else {2: VersionStatus(state, "")}
+    monkeypatch.setattr(server, "versions", lambda: old | (new if 2 in versions.numbers() else {}))
+    monkeypatch.setattr(server, "serving", lambda: 1)
+    knobs = VersionKnobs(server, versions, Steering(), 0.1)
+
+    with pytest.raises(TimedOut, match="version 2 was not available") as found:
+        knobs.write(WANTED)
+
+    assert ("base_path=" in str(found.value) and "config=" in str(found.value)) == (state is None)
+    assert versions.numbers() == [1]
+
+
 @pytest.mark.parametrize("state", [None, VersionState.START, VersionState.LOADING])
 def test_a_change_waits_for_a_deployment(
     base: Path, state: VersionState | None, monkeypatch: pytest.MonkeyPatch
