@@ -79,7 +79,8 @@ def calibrate(
     shown = [m for m in measurements if not m.disturbed and m.requests and m.batches and m.compute_mean > 0]
     usable = [_in_rows(m) for m in shown]
     if not usable:
-        raise InvalidInput("calibration", "no undisturbed window with executions", "sweep the server first")
+        problem = "no undisturbed window in which requests were executed"
+        raise InvalidInput("calibration", problem, "send some (--rate), and make windows longer (--seconds)")
     kept_up = [m for m in usable if steady(m)]
     server = base or ServerModel()
     server = server.replace(
