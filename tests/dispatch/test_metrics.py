@@ -30,6 +30,27 @@ async def desired(found: Bench, metrics: Metrics, seconds: int) -> str:
     return line
 
 
+def test_what_has_not_happened_yet_is_0() -> None:
+    """Prometheus' `increase` does not see the first of a counter that begins with 1, such as a loss."""
+
+    async def main() -> None:
+        async with bench() as dispatcher:
+            metrics = Metrics()
+            page = metrics.page(dispatcher.pools).decode().splitlines()
+            servers = [server.address for server in dispatcher.pools[0].servers]
+
+        for series in ('requests_total{session="m"}', f'backend_losses_total{{backend="{servers[0]}"}}'):
+            assert f"servetune_dispatch_{series} 0.0" in page
+        for status in ("ok", *(status.value for status in Status)):
+            assert f'servetune_dispatch_answers_total{{session="m",status="{status}"}} 0.0' in page
+        metrics.session_gone("m")
+        for server in servers:
+            metrics.gone(server)
+        assert not [line for line in metrics.page([]).decode().splitlines() if "_total{" in line]
+
+    run(main())
+
+
 def test_while_all_backends_are_away_the_number_stays() -> None:
     """Nothing tells how many are needed: an autoscaler neither takes them all away nor asks for more."""
 

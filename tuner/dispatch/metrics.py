@@ -18,6 +18,8 @@ __all__ = ["Metrics"]
 
 LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0)
 """Bounds of the histograms of durations, s."""
+ANSWERED = "ok"
+"""What the answers of requests that were not refused count as."""
 CLIENTS = (Status.INVALID, Status.NOT_FOUND, Status.UNSUPPORTED)
 """What a request ends with by its client's mistake."""
 BEYOND_SERVERS = (*CLIENTS, Status.TOO_LARGE)
@@ -95,6 +97,12 @@ class Metrics:
             found = self._series[metric, *labels] = metric.labels(*labels)
         return found
 
+    def _begin_counting(self, session: str) -> None:
+        """Show what has not happened yet as 0: Prometheus sees no increase where a counter begins with 1."""
+        self._of(self._arrivals, session)
+        for status in (ANSWERED, *(status.value for status in Status)):
+            self._of(self._answers, session, status)
+
     def arrived(self, session: str) -> None:
         """A request arrived."""
         self._of(self._arrivals, session).inc()
@@ -109,7 +117,7 @@ class Metrics:
         self.totals.ended(session, status, seconds, late)
         if status not in BEYOND_SERVERS:
             self._scaling.answered(session, self._clock(), bad=late or status is not None)
-        self._of(self._answers, session, "ok" if status is None else status.value).inc()
+        self._of(self._answers, session, ANSWERED if status is None else status.value).inc()
         if status is None:
             self._of(self._latency, session).observe(seconds)
 
@@ -180,9 +188,11 @@ class Metrics:
             self._desired.labels(name).set(advice.desired)
         for pool in pools:
             for session in pool.sessions:
+                self._begin_counting(session.name)
                 self._queue.labels(session.name).set(pool.waiting(session.name))
                 self._overdue.labels(session.name).set(pool.overdue(session.name))
             for server in pool.servers:
+                self._of(self._lost, server.address)
                 self._up.labels(server.address).set(server.up)
                 self._ejected.labels(server.address).set(server.ejected)
                 self._trip.labels(server.address).set(server.round_trip)

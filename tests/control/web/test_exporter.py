@@ -53,6 +53,28 @@ def test_a_target_falls_silent_when_its_windows_cannot_be_measured(monkeypatch: 
     assert value("servetune_windows_total", {"target": "a", "slo": "away"}) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("rollbacks", {}),
+        ("decisions", {"action": "roll back", "outcome": "applied"}),
+        ("decisions", {"action": "apply", "outcome": "failed"}),
+        ("windows", {"slo": "broken"}),
+    ],
+)
+def test_what_has_not_happened_yet_is_0(name: str, labels: dict[str, str]) -> None:
+    """Prometheus' `increase` does not see the first of a counter that begins with 1, such as a rollback."""
+    exporter = Exporter()
+    config = TargetConfig(name="a", url="sim://mlp", slo="p95=30ms", mode="apply")  # type: ignore[arg-type]
+    worker = SimpleNamespace(config=config, phase="starting", advisor=None)
+
+    exporter.page({"a": worker}, {})  # type: ignore[dict-item]
+
+    value = exporter.registry.get_sample_value
+    assert value(f"servetune_{name}_total", {"target": "a", **labels}) == 0
+    assert f"servetune_{name}_total{{" not in exporter.page({}, {}).decode()
+
+
 @pytest.mark.parametrize(("phase", "up"), [("starting", 0), ("waiting: no answer", 0), ("running", 1)])
 def test_a_target_that_was_never_attached_is_told(phase: str, up: int) -> None:
     """An alert on those that are not up needs no window of theirs."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram, generate_latest
@@ -29,6 +30,14 @@ __all__ = ["Exporter"]
 
 RECENT = 100
 """How many usable windows the attainment of the SLO looks back."""
+VERDICTS = ("kept", "broken", "unusable", "away")
+"""What windows count as."""
+ENDS = {
+    "observe": (),
+    "recommend": ("recommended",),
+    "apply": ("applied", "failed", "interrupted", "postponed"),
+}
+"""What comes of decisions to change a server, by the mode of the target."""
 LATENCIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Bounds of the histogram of loop latencies, s."""
 
@@ -187,6 +196,7 @@ class Exporter:
                 metric.clear()
             for name, target in targets.items():
                 config = target.config
+                self._begin_counting(name, ENDS[config.mode])
                 self._info.labels(name, config.mode, str(config.slo), config.objective).set(1)
                 self._length.labels(name).set(config.window)
                 self._slo.labels(name, config.slo.statistic).set(config.slo.latency)
@@ -200,6 +210,14 @@ class Exporter:
                 self._paused.labels(name).set(order is not None and bool(order.paused))
                 self._pinned.labels(name).set(order is not None and order.pinned is not None)
             return generate_latest(self.registry)
+
+    def _begin_counting(self, name: str, ends: Iterable[str]) -> None:
+        """Show what has not happened yet as 0: Prometheus sees no increase where a counter begins with 1."""
+        self._rollbacks.labels(name)
+        for verdict in VERDICTS:
+            self._windows.labels(name, verdict)
+        for action, end in itertools.product((ACTIONS[Apply], ACTIONS[Rollback]), ends):
+            self._decisions.labels(name, action, end)
 
     def _advise(self, name: str, advice: PoolDecision) -> None:
         self._pool_gain.labels(name).set(advice.gain)
