@@ -44,6 +44,8 @@ class Unconfirmed(NamedTuple):
     """Whether it was written down that it failed, because it had not come about by the next window."""
     came: Callable[[], None] | None = None
     """Writes down that a change of an earlier life came about, where that life has noted that it failed."""
+    seen: bool = False
+    """Whether it was seen before the first turn that it came about."""
 
     def ended(self, came: bool) -> WindowRecord | None:
         """Return the turn with its end as far as it is known, if that has to be written down.

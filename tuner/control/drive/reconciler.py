@@ -87,6 +87,7 @@ class Reconciler:
         record: WindowRecord | None = None,
         came: Callable[[], None] | None = None,
         within: float = LATE,
+        seen: bool = False,
     ) -> None:
         """Note a change whose end was not seen: the next turns find out whether it came about.
 
@@ -97,8 +98,10 @@ class Reconciler:
             record: The turn whose end has to be written down, if there is one.
             came: Writes down that a change of an earlier life came about, if that has to be done.
             within: How long it may still come about, s.
+            seen: Whether it has come about, as was said already; the loop hears of it in the next turn.
         """
-        self.unconfirmed = Unconfirmed(previous, wanted, back, self._now() + within, record, came=came)
+        deadline = self._now() + within
+        self.unconfirmed = Unconfirmed(previous, wanted, back, deadline, record, came=came, seen=seen)
 
     def compare(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
@@ -188,7 +191,8 @@ class Reconciler:
         self.unconfirmed = change._replace(failed=True) if early else None
         if came:
             self.lost = None
-            self._notify(f"the change to {self._loop.space.format(running)} came about after all")
+            if not change.seen:
+                self._notify(f"the change to {self._loop.space.format(running)} came about after all")
             cost = None  # without a record it is counted already, with the others of an earlier process
             if change.came is not None:
                 change.came()

@@ -115,7 +115,7 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
     came = all(same(one, wanted) for one in found)
     if came:
         driver.loop.memory.failed_requests = unfinished.failed_requests
-        driver.reconciler.expect(unfinished.previous, unfinished.wanted, back=unfinished.back)
+        driver.reconciler.expect(unfinished.previous, unfinished.wanted, back=unfinished.back, seen=True)
         now = "" if unfinished.back else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"
         store.changed(unfinished.decision, "applied", found[0], error="killed meanwhile, but it came about")
