@@ -124,6 +124,9 @@ class Counters(Work):
     """When they were read, s on the monotonic clock (virtual in simulation)."""
     failures: int = 0
     """Requests refused or failed; 0 where nobody counts them."""
+    beyond_servers: int = 0
+    """Those of them that would have failed with any number of servers, as in a broken model or by a client's
+    mistake; 0 where the server does not say why requests fail."""
     latency: float = NOT_KNOWN
     """Summed time from receipt to answer of the answered requests, s; NaN where nobody counts it."""
     pending: float | None = None

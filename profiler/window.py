@@ -109,6 +109,7 @@ def assemble(
         end=new.time,
         configuration=after.configuration,
         failures=max(new.failures - old.failures, clients.failed if clients is not None else 0),
+        beyond_servers=new.beyond_servers - old.beyond_servers,
         arrival_rate=_arrival_rate(old, new, clients),
         burstiness=_burstiness(old, new, clients, came),
         network_mean=_network(clients, old, new),

@@ -32,7 +32,7 @@ def test_every_number_that_is_measured_is_a_quantity() -> None:
 
     assert others == {
         "start", "end", "configuration", "quantiles_from", "quantiles_mixed", "batches", "profile",
-        "timed", "waited", "change_seconds", "change_requests", "restarted",
+        "timed", "waited", "change_seconds", "change_requests", "restarted", "beyond_servers",
         "disturbed",
     }  # fmt: skip
 

@@ -108,6 +108,8 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     requests: Annotated[int, Quantity("Requests answered", "requests", metric="answered_requests")]
     failures: Annotated[int, Quantity("Requests that failed", "requests", metric="failed_requests")] = 0
     """Refused, failed or lost."""
+    beyond_servers: int = 0
+    """Those of them that would have failed with any number of servers, as far as the server says why."""
     arrival_rate: Annotated[
         float, Quantity("Load", "requests/s", name="rate", metric="request_rate", report="load")
     ]

@@ -51,6 +51,7 @@ def total(answered: Iterable[Counters], others: Iterable[Counters] = (), *, rest
         time=max(reading.time for reading in each),
         requests=added("requests"),
         failures=added("failures"),
+        beyond_servers=added("beyond_servers"),
         latency=added("latency"),
         queue=added("queue"),
         compute=added("compute"),

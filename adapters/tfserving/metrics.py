@@ -33,6 +33,19 @@ RUNTIME = f"{PREFIX}runtime_latency"
 QUEUE = f"{PREFIX}batching_session:queuing_latency"
 BATCH = f"{PREFIX}batching_session:processed_batch_size"
 ROWS = f"{PREFIX}batching_session:input_batch_size"
+BEYOND_SERVERS = {
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "FAILED_PRECONDITION",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+}
+"""Statuses that requests would have had with any number of servers; a full queue is ``UNAVAILABLE``."""
 LARGEST_COUNT = 2**50
 """Larger numbers from a server are clipped, so that sums of them fit the arrays."""
 LEAST_BOUND, LARGEST_BOUND = 1e-6, 1e15
@@ -63,6 +76,8 @@ class TFServingMetrics:
     """Requests to the model that were answered: those that were timed, where the page times them."""
     failures: int
     """Requests to it that were refused or failed."""
+    beyond_servers: int
+    """Those of them that would have with any number of servers."""
     others: int
     """Requests to other models."""
     latency: Buckets | None
@@ -101,12 +116,14 @@ def parse_metrics(text: str, model: str) -> TFServingMetrics:
     """
     found = _by_metric(read_samples(text, _NAMES, server="TensorFlow Serving"))
     counted = {True: 0, False: 0}
-    others = 0
+    others = beyond = 0
     for _, labels, value in found[REQUESTS]:
         if not is_sane(value):
             continue
         if labels.get("model_name") == model:
-            counted[labels.get("status") == "OK"] += min(int(value), LARGEST_COUNT)
+            count = min(int(value), LARGEST_COUNT)
+            counted[labels.get("status") == "OK"] += count
+            beyond += count if labels.get("status") in BEYOND_SERVERS else 0
         else:
             others += min(int(value), LARGEST_COUNT)
     timed = any(labels.get("model_name") == model for _, labels, _ in found[LATENCY])
@@ -115,6 +132,7 @@ def parse_metrics(text: str, model: str) -> TFServingMetrics:
     return TFServingMetrics(
         requests=answered if timed else counted[True],
         failures=counted[False],
+        beyond_servers=beyond,
         others=others,
         latency=latency,
         runtime=_buckets(found[RUNTIME], model),

@@ -21,7 +21,9 @@ __all__ = ["Statistics", "largest_request"]
 
 MICROSECONDS = 1e-6
 HISTOGRAMS = tuple(
-    field.name for field in fields(TFServingMetrics) if field.name not in ("requests", "failures", "others")
+    field.name
+    for field in fields(TFServingMetrics)
+    if field.name not in ("requests", "failures", "beyond_servers", "others")
 )
 
 
@@ -89,7 +91,7 @@ class Statistics:
         """How often the server began at 0 again."""
         self._largest = largest
         self._last = first
-        self._requests = self._failures = 0
+        self._requests = self._failures = self._beyond_servers = 0
         self._totals = {name: BucketTotal(getattr(first, name)) for name in HISTOGRAMS}
         self._queue = self._compute = self._inferences = 0.0
         self._batch_counts = np.zeros(largest + 1, np.int64)
@@ -105,6 +107,7 @@ class Statistics:
         requests = now.requests - (0 if reset else last.requests)
         self._requests += requests
         self._failures += now.failures - (0 if reset else last.failures)
+        self._beyond_servers += max(now.beyond_servers - (0 if reset else last.beyond_servers), 0)
         new = {name: total.add(getattr(now, name), reset=reset) for name, total in self._totals.items()}
         self._add_executions(new, requests)
 
@@ -115,6 +118,7 @@ class Statistics:
             time=time,
             requests=self._requests,
             failures=self._failures,
+            beyond_servers=self._beyond_servers,
             latency=latency.sum * MICROSECONDS,
             queue=self._queue,
             compute=self._compute,

@@ -312,11 +312,13 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         totals = self._statistics.sums()
         counts, seconds = stats.batch_arrays(totals, self._largest)
         # Both count the failures in the backend; only the metrics know requests rejected before.
-        failures = max(totals[stats.FAILURES], self._failures.sums()[stats.FAILURES])
+        by_reason = self._failures.sums()
+        failures = max(totals[stats.FAILURES], by_reason[stats.FAILURES])
         return Counters(
             time=now,
             requests=totals[stats.REQUESTS],
             failures=failures,
+            beyond_servers=by_reason[stats.BEYOND],
             latency=totals[stats.LATENCY] / 1e9,
             queue=totals[stats.QUEUE] / 1e9,
             compute=totals[stats.COMPUTE] / 1e9,

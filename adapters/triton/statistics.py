@@ -19,6 +19,8 @@ __all__ = ["batch_arrays", "failure_readings", "largest_request", "read_statisti
 
 REQUESTS: Key = ("requests", 0)
 FAILURES: Key = ("failures", 0)
+BEYOND: Key = ("beyond servers", 0)
+"""Failures that any number of servers would have had."""
 LATENCY: Key = ("latency", 0)
 QUEUE: Key = ("queue", 0)
 COMPUTE: Key = ("compute", 0)
@@ -27,6 +29,8 @@ CACHED: Key = ("cached", 0)
 """Requests that the response cache answered; they count as requests, but not as inferences."""
 MOST_ENTRIES = 65536
 """Versions and batch sizes together; with more, the answer is refused."""
+BACKEND = "BACKEND"
+"""The reason of failures in the execution of a model; what waits for too long is rejected or canceled."""
 LARGEST_COUNT = 2**62
 """Larger numbers from a server are clipped: they would not fit the arrays."""
 
@@ -52,9 +56,12 @@ def failure_readings(failures: Mapping[str, int]) -> dict[str, Reading]:
     """Return failures of a metrics page as readings, each of which begins at 0 again by itself.
 
     Args:
-        failures: By version and reason.
+        failures: By version and reason, with a space between them.
     """
-    return {part: {FAILURES: count} for part, count in failures.items()}
+    return {
+        part: {FAILURES: count, BEYOND: count if part.endswith(f" {BACKEND}") else 0}
+        for part, count in failures.items()
+    }
 
 
 def _reading(stats: Any) -> Reading:

@@ -143,7 +143,8 @@ def test_late_answers_are_bad() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "desired"), [(Status.TOO_LARGE, 1), (Status.INVALID, 1), (Status.EXHAUSTED, 4)]
+    ("status", "desired"),
+    [(Status.TOO_LARGE, 1), (Status.INVALID, 1), (Status.INTERNAL, 1), (Status.EXHAUSTED, 4)],
 )
 def test_what_no_server_can_mend_asks_for_none(status: Status, desired: int) -> None:
     """It is counted all the same."""
@@ -157,6 +158,23 @@ def test_what_no_server_can_mend_asks_for_none(status: Status, desired: int) -> 
                 await asyncio.sleep(1.0)
             assert metrics.scaling(found.dispatcher.pools)["m"].desired == desired
         assert (metrics.totals.failures, metrics.totals.requests) == (20, 20)
+
+    run(main())
+
+
+def test_a_broken_model_changes_no_number_of_servers() -> None:
+    """Each of its answers is an error: more would not mend it, and fewer may not do once it is mended."""
+
+    async def main() -> None:
+        found = bench(servers=2)
+        metrics = Metrics(asyncio.get_running_loop().time)
+        async with found:
+            for _ in range(40):
+                metrics.ended("m", Status.INTERNAL, 0.01, late=False)
+                await asyncio.sleep(1.0)
+            advice = metrics.scaling(found.dispatcher.pools)["m"]
+        assert (advice.accelerators, advice.desired) == (2, 2)
+        assert "most requests fail" in advice.reason
 
     run(main())
 

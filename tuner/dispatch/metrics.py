@@ -23,7 +23,7 @@ ANSWERED = "ok"
 CLIENTS = (Status.INVALID, Status.NOT_FOUND, Status.UNSUPPORTED)
 """What a request ends with by its client's mistake."""
 BEYOND_SERVERS = (*CLIENTS, Status.TOO_LARGE)
-"""What a request ends with for which more accelerators would not help."""
+"""What a request ends with that says nothing about the number of accelerators."""
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Bounds of the histogram of batch sizes."""
 
@@ -115,7 +115,9 @@ class Metrics:
     def ended(self, session: str, status: Status | None, seconds: float, late: bool) -> None:
         """A request was answered, or refused."""
         self.totals.ended(session, status, seconds, late)
-        if status not in BEYOND_SERVERS:
+        if status is Status.INTERNAL:
+            self._scaling.failed(session, self._clock())
+        elif status not in BEYOND_SERVERS:
             self._scaling.answered(session, self._clock(), bad=late or status is not None)
         self._of(self._answers, session, ANSWERED if status is None else status.value).inc()
         if status is None:

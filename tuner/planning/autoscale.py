@@ -5,6 +5,8 @@ load; then the two signals say how much is missing or too much. With N accelerat
 threshold asks for ``N r / (1 - r)`` more; an idle fraction f frees ``N f``.
 
 Where we differ: some of the idle time is kept as headroom, for with none of it the next burst is dropped.
+What fails with any number of accelerators, as in a broken model, asks for none. Where most of what came did,
+the idle time frees none either: it says nothing about the load that comes once the model is mended.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ class ScalingWindow(NamedTuple):
     """Late or dropped; a share of them where somebody can only estimate it."""
     busy: float = 0.0
     """s that accelerators executed, summed over them."""
+    beyond: float = 0.0
+    """Failed, and would with any number of accelerators; these are not among the ``requests``."""
 
     @property
     def bad_rate(self) -> float:
@@ -65,6 +69,7 @@ class ScalingWindow(NamedTuple):
             requests=self.requests + later.requests,
             bad=self.bad + later.bad,
             busy=self.busy + later.busy,
+            beyond=self.beyond + later.beyond,
         )
 
 
@@ -125,6 +130,8 @@ class ScalingRule:
             missing = (bad_rate - self.allowed) / (1 - self.allowed)
             more = math.ceil(accelerators * missing / max(1 - missing, 1e-3))
             return accelerators + more, f"{bad_rate:.1%} of the requests are late or dropped"
+        if seen.beyond > seen.requests:
+            return accelerators, "most requests fail, as they would with any number of accelerators"
         if idle > self.headroom:
             desired = math.ceil(accelerators * (1 - idle) / (1 - self.headroom) - 1e-9)
             return desired, f"accelerators are idle {idle:.0%} of the time"
@@ -193,6 +200,10 @@ class ScalingWatch:
         """A request was answered; it is bad if it was late or dropped."""
         self._add(session, now, ScalingWindow(seconds=0.0, requests=1.0, bad=float(bad)))
 
+    def failed(self, session: str, now: float) -> None:
+        """A request failed, and would with any number of accelerators."""
+        self._add(session, now, ScalingWindow(seconds=0.0, beyond=1.0))
+
     def executed(self, session: str, now: float, seconds: float) -> None:
         """An accelerator has executed a batch."""
         self._add(session, now, ScalingWindow(seconds=0.0, busy=seconds))
@@ -214,6 +225,7 @@ class ScalingWatch:
             requests=sum(late.requests - early.requests for late, early in pairs),
             bad=sum(late.bad - early.bad for late, early in pairs),
             busy=sum(late.busy - early.busy for late, early in pairs),
+            beyond=sum(late.beyond - early.beyond for late, early in pairs),
         )
         return self._rule.advise(accelerators, seen)
 

@@ -299,7 +299,8 @@ def assert_grown(earlier: Counters, later: Counters) -> None:
     Raises:
         AssertionError: One is.
     """
-    for name in ("time", "requests", "failures", "latency", "queue", "compute", "inferences", "restarts"):
+    sums = ("requests", "failures", "beyond_servers", "latency", "queue", "compute", "inferences", "restarts")
+    for name in ("time", *sums):
         assert not getattr(later, name) < getattr(earlier, name), name  # NaN where nobody counts it
     largest = len(earlier.batch_counts)
     assert len(later.batch_counts) == len(later.batch_seconds) >= largest, (

@@ -58,6 +58,17 @@ def test_one_model_of_several() -> None:
     assert reading.queue is None
 
 
+def test_failures_that_any_number_of_servers_would_have() -> None:
+    """A client's mistake is one, and an error in the model; a full queue is not, nor what nobody knows."""
+    more = "".join(
+        f':tensorflow:serving:request_count{{model_name="mlp",status="{status}"}} {count}\n'
+        for status, count in {"INTERNAL": 3, "DEADLINE_EXCEEDED": 5, "UNKNOWN": 7}.items()
+    )
+    reading = parse_metrics(PAGE + more, "mlp")
+
+    assert (reading.failures, reading.beyond_servers) == (18, 5)
+
+
 PROBES = """\
 :tensorflow:serving:request_latency_bucket{model_name="mlp",API="",entrypoint="REST",le="10"} 500
 :tensorflow:serving:request_latency_bucket{model_name="mlp",API="",entrypoint="REST",le="+Inf"} 500

@@ -52,7 +52,9 @@ class Server:
 
         times = {name: buckets(name, TIMES) for name in ("latency", "runtime", "queue")}
         sizes = {name: buckets(name, SIZES) for name in ("batch", "rows")}
-        return TFServingMetrics(requests=self.requests, failures=self.failures, others=0, **times, **sizes)
+        return TFServingMetrics(
+            requests=self.requests, failures=self.failures, beyond_servers=0, others=0, **times, **sizes
+        )
 
 
 @pytest.fixture
@@ -168,10 +170,12 @@ def test_batched_requests_without_rows() -> None:
         for name in ("latency", "runtime", "queue", "batch", "rows")
     }
     nothing = dict.fromkeys(buckets)
-    statistics = Statistics(TFServingMetrics(requests=0, failures=0, others=0, **nothing), 16)
+    statistics = Statistics(
+        TFServingMetrics(requests=0, failures=0, beyond_servers=0, others=0, **nothing), 16
+    )
     buckets["queue"] = replace(buckets["queue"], sum=0.0)
     buckets["rows"] = replace(buckets["rows"], sum=0.0)
-    statistics.add(TFServingMetrics(requests=4, failures=0, others=0, **buckets))
+    statistics.add(TFServingMetrics(requests=4, failures=0, beyond_servers=0, others=0, **buckets))
 
     now = statistics.counters(0.0)
     assert now.batch_counts.sum() == 4

@@ -71,6 +71,22 @@ def test_versions() -> None:
     )
 
 
+def test_failures_in_the_model_would_be_no_fewer_with_more_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of other reasons might; where the page has none, nobody knows."""
+    counts = {"BACKEND": 0, "REJECTED": 0, "OTHER": 0, "": 0}
+
+    def metrics(_: TritonBackend) -> TritonMetrics:
+        return TritonMetrics(failures={f"1 {reason}": count for reason, count in counts.items()})
+
+    serving(monkeypatch, mlp='name: "mlp" max_batch_size: 8')
+    monkeypatch.setattr(TritonBackend, "_metrics", metrics)
+    backend = TritonBackend(TARGET)
+    counts |= {"BACKEND": 7, "REJECTED": 5, "OTHER": 3, "": 1}
+    counters = backend.counters()
+
+    assert (counters.failures, counters.beyond_servers) == (16, 7)
+
+
 @pytest.mark.parametrize(
     ("exported", "lacks", "words"),
     [

@@ -155,6 +155,16 @@ def test_failed_requests_are_bad() -> None:
     assert desired([replace(shown(2.0), failures=200) for _ in range(3)]) == 2
 
 
+def test_requests_that_fail_with_any_number_of_servers_ask_for_none() -> None:
+    """Such as those in a broken model. Where most are such, idle time says nothing either; others count."""
+    broken = replace(shown(2.0), failures=200, beyond_servers=200)
+
+    assert desired([broken] * 3) == 1
+    assert desired([replace(broken, failures=400)] * 3) == 2
+    assert desired([replace(shown(1.0), failures=1001, beyond_servers=1001)] * 3, 4) == 4
+    assert desired([shown(8.0)] + [replace(without_answers(500, 50.0), beyond_servers=500)] * 6, 4) == 4
+
+
 def test_a_dispatcher_advises_itself() -> None:
     """It counts what is dropped and when instances are idle; if it does not answer, there is no advice."""
     advice = {"m": ScalingAdvice(accelerators=2, desired=5, reason="x")}

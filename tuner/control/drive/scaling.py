@@ -3,7 +3,8 @@
 A dispatcher counts bad requests and idle time itself: its own advice is passed on. Any other server is judged
 by its windows, which have neither:
 
-* *Bad* are the requests later than the SLO's bound, or those that failed, whichever ask for more servers. How
+* *Bad* are the requests later than the SLO's bound, or those that failed, whichever ask for more servers; but
+  not those that the server says would have failed with any number of them, as those in a broken model. How
   many are later is read off the quantiles that were measured; between two of them the share falls
   exponentially. So it is above what the SLO allows exactly when the window breaks the SLO. For an SLO on the
   mean, the mean counts as the quantile that it is of an exponential distribution.
@@ -102,13 +103,15 @@ class TargetScaling:
         busy = measurement.busy_instances / (instances or self._cores)
         if math.isnan(busy + late):
             return
+        beyond = min(measurement.beyond_servers, measurement.failures)
         window = ScalingWindow(
             seconds=measurement.seconds,
-            requests=float(measurement.asked),
+            requests=float(measurement.asked - beyond),
             busy=min(busy, float(servers)) * measurement.seconds,
+            beyond=float(beyond),
         )
         self._late.add(servers, window._replace(bad=late * measurement.requests))
-        self._failed.add(servers, window._replace(bad=float(measurement.failures)))
+        self._failed.add(servers, window._replace(bad=float(measurement.failures - beyond)))
 
 
 def late_share(measurement: Measurement, slo: Slo) -> float:
