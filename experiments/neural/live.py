@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tuner.agents.rrl import RRL
+from tuner.errors import InvalidInput
 from tuner.experiments.frame.experiment import Answers, OneTaskExperiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 from tuner.experiments.live.testbed import objective, repeated, triton
@@ -28,8 +29,9 @@ from tuner.experiments.neural.bench import (
     ratios_to_best,
     tune,
 )
-from tuner.laboratory.advice import advise
+from tuner.laboratory.advice import Advice, advise
 from tuner.measurement import Measurement
+from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
 
 __all__ = ["NeuralLive"]
@@ -44,8 +46,9 @@ class ModelRun(NamedTuple):
 
     bench: Bench
     advice: dict[str, object]
-    """What was recommended, and why."""
-    recommended: float
+    """What was recommended, and why; empty if nothing was."""
+    recommended: float | None
+    """None if no window could be used for a recommendation."""
     cold: list[float]
     warm: list[float]
     failures: int
@@ -71,10 +74,10 @@ class NeuralLive(OneTaskExperiment[list[ModelRun]]):
 
     def rows(self, found: Answers[None, list[ModelRun]]) -> Iterator[Row]:
         runs = _all_runs(found)
-        first = [one.recommended for one in runs]
-        near = 100 * sum(one <= RECOMMENDED_NEAR for one in first) / len(first)
-        yield row("first recommendation: p95 over the best", first, published=RECOMMENDED_NEAR)
-        yield row("first recommendation within 15 %", [near], unit="%", published=80.0)
+        if first := [one.recommended for one in runs if one.recommended is not None]:
+            near = 100 * sum(one <= RECOMMENDED_NEAR for one in first) / len(first)
+            yield row("first recommendation: p95 over the best", first, published=RECOMMENDED_NEAR)
+            yield row("first recommendation within 15 %", [near], unit="%", published=80.0)
         for model in MODELS:
             ones = [one for one in runs if one.bench.model == model]
             note = f"{ones[0].bench.rate:.0f} requests/s, p95 within {1e3 * ones[0].bench.slo:.0f} ms"
@@ -98,8 +101,7 @@ class NeuralLive(OneTaskExperiment[list[ModelRun]]):
         with tempfile.TemporaryDirectory(prefix="servetune-policy-") as folder:
             with triton(bench.rate, seed=seed, model=model) as attachment:
                 goal = objective(attachment, slo=bench.slo)
-                windows = _undisturbed(attachment)
-                advice = advise(attachment.space, goal, attachment.backend.current(), windows)
+                advice = self._advise(attachment, goal, model)
                 agent = RRL(attachment.space, objective=goal, seed=seed)
                 cold = tune(attachment, agent, goal, self.cold, self._about(f"{model}, cold"))
                 agent.save(Path(folder))
@@ -108,15 +110,25 @@ class NeuralLive(OneTaskExperiment[list[ModelRun]]):
                 agent = RRL.load(Path(folder), attachment.space, seed=seed)
                 warm = tune(attachment, agent, goal, self.warm, self._about(f"{model}, warm"))
                 agent.close()
-        ratios = ratios_to_best(bench, [advice.configuration, *cold.held, *warm.held], self.rounds)
+        advised = [] if advice is None else [advice.configuration]
+        ratios = ratios_to_best(bench, [*advised, *cold.held, *warm.held], self.rounds)
         return ModelRun(
             bench=bench,
-            advice=advice.to_json(),
-            recommended=ratios[advice.configuration],
+            advice={} if advice is None else advice.to_json(),
+            recommended=None if advice is None else ratios[advice.configuration],
             cold=[ratios[one] for one in cold.held],
             warm=[ratios[one] for one in warm.held],
             failures=cold.failures + warm.failures,
         )
+
+    def _advise(self, attachment: Attachment, goal: Objective, model: str) -> Advice | None:
+        """Watch, and recommend; None, and a line that says why, if no window can be used."""
+        windows = _undisturbed(attachment)
+        try:
+            return advise(attachment.space, goal, attachment.backend.current(), windows)
+        except InvalidInput as error:
+            self.report(f"{model}: nothing is recommended, and tuning begins: {error}")
+            return None
 
     def _about(self, what: str) -> Callable[[str], None]:
         """Return a report of what is being done."""
