@@ -71,8 +71,9 @@ def run_experiment(
 ) -> None:
     """Run one experiment, print its rows and store its result.
 
-    Ctrl-C ends it with the seeds that are complete: their result goes to NAME-stopped.json. Experiments that
-    measure their seeds together, such as triton-convergence, keep nothing.
+    Ctrl-C ends it with the seeds that are complete: their result goes to NAME-stopped.json. Of experiments
+    that measure their seeds together, triton-convergence judges those that are complete first, for some
+    minutes; the others, such as sim-to-real, keep nothing.
     """
     from tuner.cli.console import command_line, make_console, progress_bars
     from tuner.experiments.frame.discovery import find

@@ -221,10 +221,22 @@ class Experiment(ABC, Generic[Task, Answer]):
         for seeds in range(asked.seeds - 1, 0, -1):
             self.options = replace(asked, seeds=seeds)
             if answers.keys() >= set(self._calls()):
-                self.stopped = True
-                self.report(f"stopped: of {asked.seeds} seeds, {seeds} are complete; they are summarised")
-                return
-        raise KeyboardInterrupt
+                break
+        else:
+            seeds = 0
+        self.options = asked
+        self._stop_after(seeds)
+
+    def _stop_after(self, seeds: int) -> None:
+        """Go on with so many seeds, which are complete, after Ctrl-C.
+
+        Raises:
+            KeyboardInterrupt: None is.
+        """
+        if not seeds:
+            raise KeyboardInterrupt
+        self.report(f"stopped: of {self.options.seeds} seeds, {seeds} are complete; they are summarised")
+        self.options, self.stopped = replace(self.options, seeds=seeds), True
 
     def _answer(self, call: tuple[Task, int]) -> Answer:
         return self.measure(*call)
@@ -241,7 +253,8 @@ class OneTaskExperiment(Experiment[None, Answer]):
 class SequentialExperiment(OneTaskExperiment[Answer]):
     """An experiment that is one sequence of steps, each of which needs the machine to itself.
 
-    Ctrl-C loses them all: what can be measured seed by seed is better an :class:`OneTaskExperiment`.
+    Ctrl-C loses them all, unless they call `_stop_after` with the seeds that they have complete: what can be
+    measured seed by seed is better an :class:`OneTaskExperiment`.
     """
 
     def seeds_of(self, _: None) -> Sequence[int]:

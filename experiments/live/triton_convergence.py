@@ -49,7 +49,10 @@ class Convergence(NamedTuple):
     foreign_limit=True,
 )
 class TritonConvergence(SequentialExperiment[Convergence]):
-    """Runs the control loop cold and warm on fresh servers, and judges where it went."""
+    """Runs the control loop cold and warm on fresh servers, and judges where it went.
+
+    Ctrl-C ends the tuning: the seeds that are complete are judged, which takes some minutes more.
+    """
 
     cold = Scaled(COLD_WINDOWS, quick=4)
     warm = Scaled(WARM_WINDOWS, quick=4)
@@ -65,17 +68,13 @@ class TritonConvergence(SequentialExperiment[Convergence]):
         traces: Traces = {}
         windows: dict[str, list[dict[str, Any]]] = {}
         for seed in range(self.options.seeds):
-            for kind, count in (("cold", self.cold), ("warm", self.warm)):
-                with self._server(RATES[0], seed) as attachment:
-                    agent = (
-                        _trained(attachment, seed)
-                        if kind == "warm"
-                        else RRL(attachment.space, objective=objective(attachment), seed=seed)
-                    )
-                    name = f"{kind} seed {seed}"
-                    log = windows[name] = []
-                    traces[name] = self._tune(attachment, agent, count, name, log=log)
-                    agent.close()
+            try:
+                tuned, logs = self._tune_both(seed)
+            except KeyboardInterrupt:
+                self._stop_after(seed)
+                break
+            traces |= tuned
+            windows |= logs
         found, details = self._judge(traces)
         return Convergence(found, details | {"windows": windows})
 
@@ -101,6 +100,23 @@ class TritonConvergence(SequentialExperiment[Convergence]):
             "windows_warm": WARM_WINDOWS,
             "rounds": ROUNDS,
         }
+
+    def _tune_both(self, seed: int) -> tuple[Traces, dict[str, list[dict[str, Any]]]]:
+        """Tune cold and warm with one seed; return the traces and the windows of both."""
+        traces: Traces = {}
+        windows: dict[str, list[dict[str, Any]]] = {}
+        for kind, count in (("cold", self.cold), ("warm", self.warm)):
+            with self._server(RATES[0], seed) as attachment:
+                agent = (
+                    _trained(attachment, seed)
+                    if kind == "warm"
+                    else RRL(attachment.space, objective=objective(attachment), seed=seed)
+                )
+                name = f"{kind} seed {seed}"
+                log = windows[name] = []
+                traces[name] = self._tune(attachment, agent, count, name, log=log)
+                agent.close()
+        return traces, windows
 
     def _judge(self, traces: Traces) -> tuple[dict[str, list[float]], dict[str, Any]]:
         """Count windows until what the loop would leave behind is near the best.

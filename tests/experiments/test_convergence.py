@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,31 @@ def test_no_server_is_started_before_its_yardstick_is_there(
     assert ended.code == 2
     assert "triton-sweep-140.json has 0 of the 10 configurations that this needs; run" in ended.err
     assert "`tuner experiment run triton-sweep --quick` first" in ended.err
+
+
+def test_ctrl_c_keeps_the_seeds_that_are_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are judged as in a run with so many; a first one that is not complete is nothing to judge."""
+    interrupted = 2
+
+    def tune(_: TritonConvergence, seed: int) -> tuple[triton_convergence.Traces, dict[str, Any]]:
+        if seed == interrupted:
+            raise KeyboardInterrupt
+        return {f"cold seed {seed}": {}}, {f"cold seed {seed}": [{"rate": 140.0}]}
+
+    def judge(_: TritonConvergence, traces: triton_convergence.Traces) -> tuple[Any, Any]:
+        return {"cold at 140 r/s: first found": [1.0] * len(traces)}, {"judged": list(traces)}
+
+    monkeypatch.setattr(TritonConvergence, "_tune_both", tune)
+    monkeypatch.setattr(TritonConvergence, "_judge", judge)
+    stopping = quick(TritonConvergence, seeds=4, folder=STORED)
+    result = stopping.run()
+
+    assert stopping.stopped
+    assert result == quick(TritonConvergence, seeds=2, folder=STORED).run()
+    assert (result.seeds, result.details["judged"]) == (2, ["cold seed 0", "cold seed 1"])
+    interrupted = 0
+    with pytest.raises(KeyboardInterrupt):
+        quick(TritonConvergence, seeds=4, folder=STORED).run()
 
 
 def test_the_stored_sweeps_are_complete(tmp_path: Path) -> None:
