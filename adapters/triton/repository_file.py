@@ -34,6 +34,12 @@ UNKNOWN = "\0"
 OURS = "# written by servetune, which puts the file back when it restores\n"
 """What every text of ours begins with."""
 
+SHARED = (
+    "it was another servetune, or a change of another replica with the same folder; "
+    "give each replica a folder of its own, repository=/models-a,/models-b, or start them in explicit mode"
+)
+"""Why the file is one of ours that this server was not to read, and what to do."""
+
 
 class RepositoryFile:
     """The control of one model through its file; see :class:`tuner.adapters.triton.change.ModelControl`.
@@ -120,6 +126,8 @@ class RepositoryFile:
         self._sweep()
         if (before := self._read()) != self._written:  # nor did it when it was last asked
             problem = f"somebody has changed {self._file}, and Triton does not run that yet"
+            if before is not None and before.startswith(OURS):
+                raise Refused(f"{problem}: {SHARED}")
             raise Refused(f"{problem} (if it refuses it, its log says why)")
         text = self._found if normal_form(config) == self._original else _text(config)
         # What it adds to a configuration without batching shows only where it did not run just that.

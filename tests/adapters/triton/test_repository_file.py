@@ -97,6 +97,19 @@ class Late(Polling):
 THEIRS = 'name: "mlp"  # theirs\nmax_batch_size: 2\n'
 
 
+def test_replicas_that_share_a_folder(polling: Polling) -> None:
+    """What one of them writes for itself is for all; the message says what to do instead."""
+    first = RepositoryFile(polling, polling.file.parents[1], "mlp")
+    other = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
+    wanted: ModelConfig = {"name": "mlp", "max_batch_size": 4}
+    first.load(wanted, 5.0)
+
+    with pytest.raises(
+        Refused, match=r"another replica with the same folder; .* repository=/models-a,/models-b"
+    ):
+        other.load(wanted, 5.0)
+
+
 def test_a_file_that_the_server_has_not_taken_yet_stays(polling: Polling) -> None:
     """The operator's deployment would be lost for good."""
     control = RepositoryFile(Late(polling.file), polling.file.parents[1], "mlp")
