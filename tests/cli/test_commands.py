@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.builders import configuration
+from tests.builders import configuration, measurement
 from tests.command_line import Run, Say
 from tests.control.daemon.file_server import FileServer
 from tuner.adapters import ApplyReport
@@ -28,6 +28,7 @@ from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.server import MODELS
 from tuner.errors import Refused
 from tuner.knobs import Configuration, Grids
+from tuner.laboratory import calibration
 from tuner.profiler import attachment
 from tuner.profiler.attachment import Attachment, attach
 from tuner.profiler.source import ClientSample
@@ -339,6 +340,22 @@ def test_calibrate_writes_a_server_that_simulates_alike(tuner: Say, tmp_path: Pa
     fitted, true = ServerModel.load(tmp_path / "server.json"), ServerModel()
     assert fitted.execution(1) == pytest.approx(true.execution(1), rel=0.1)
     assert fitted.execution(8) == pytest.approx(true.execution(8), rel=0.1)
+
+
+@pytest.mark.parametrize("rows", [1.0, 16.0])
+def test_calibrate_says_that_a_row_is_a_request_of_its_model(
+    tuner: Say, monkeypatch: pytest.MonkeyPatch, rows: float
+) -> None:
+    """A policy that is trained there is for other loads on a server whose requests have several."""
+    from tuner.envs.simulator.server import ServerModel
+
+    windows = [replace(measurement(), request_rows=rows)]
+    monkeypatch.setattr(calibration, "measure_model", lambda *_, **__: (ServerModel(), windows))
+
+    said = " ".join(tuner("calibrate", "sim://mlp", "--out", "server.json").split())
+
+    several = "100 requests/s of the server, with 16 rows each, are --rate 1600 of `tuner train`."
+    assert (several in said) == (rows > 1)
 
 
 @pytest.mark.slow

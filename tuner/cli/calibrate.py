@@ -12,7 +12,11 @@ from tuner.cli.signature import Fields, fields_as_options
 from tuner.setting import Load, parse_grids, parse_window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
+
+    from tuner.measurement import Measurement
 
 __all__ = ["EXAMPLES", "calibrate"]
 
@@ -51,6 +55,7 @@ def calibrate(
     from dataclasses import asdict, replace
 
     from tuner.cli.console import make_console
+    from tuner.envs.simulator.server import ServerModel
     from tuner.files.storage import make_folder_of
     from tuner.laboratory.calibration import measure_model
     from tuner.profiler.attachment import attach
@@ -65,10 +70,27 @@ def calibrate(
         load=first,
         foreign_limit=foreign_limit,
     ) as attachment:
-        model, _ = measure_model(attachment, window, rates=rates)
+        model, windows = measure_model(attachment, window, rates=rates)
         model.save(out)
-        make_console().print(_table(asdict(model)))
+        console = make_console()
+        console.print(_table(asdict(model)))
+        if isinstance(model, ServerModel) and (several := _several_rows(windows)):
+            console.print(f"[yellow]{several}[/yellow]")
         print(out)
+
+
+def _several_rows(windows: Sequence[Measurement]) -> str:
+    """Say what requests of several rows mean for a policy that is trained on a model; empty without such."""
+    from tuner.measurement import median_known
+
+    rows = median_known(m.rows for m in windows)
+    if not rows > 1.0:
+        return ""
+    return (
+        f"each row is a request of the model: 100 requests/s of the server, with {rows:.3g} rows each, are "
+        f"--rate {100 * rows:.0f} of `tuner train`. The server counts requests, so a policy from there is "
+        "for other loads on it: tune it without one"
+    )
 
 
 def _table(model: dict[str, object]) -> Table:
