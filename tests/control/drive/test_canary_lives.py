@@ -8,12 +8,15 @@ import pytest
 
 from tests.builders import OBJECTIVE, SPACE, measurement
 from tests.control.drive.canary_bed import NEW, OLD, THEIRS, Fleet, driver_of
-from tuner.control import Apply, Hold, RunState, WindowRecord
+from tuner.control import Apply, Decision, Hold, Rollback, RunState, WindowRecord
 from tuner.control.daemon.stoppable_clock import Stopped
+from tuner.control.decide.rules import CHANGE
 from tuner.control.store.journal import StoreJournal, resolve_unfinished
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change
 from tuner.knobs import Configuration
+
+TRIAL = Apply(configuration=NEW, reason="x", rule=CHANGE.name)
 
 
 def test_a_stop_in_a_trial_is_the_end_of_the_change(fleet: Fleet, store: Store) -> None:
@@ -89,6 +92,29 @@ def test_killed_while_one_tries(
     assert store.row("SELECT outcome FROM decision")["outcome"] == outcome  # type: ignore[index]
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+@pytest.mark.parametrize(
+    "repair", [Rollback(configuration=NEW, reason="x"), Apply(configuration=NEW, reason="x", restores=True)]
+)
+def test_killed_in_a_repair_that_some_have(
+    fleet: Fleet, store: Store, repair: Rollback | Apply, refuses: bool
+) -> None:
+    """The others follow: what they ran before was bad, or is what a restart has left."""
+    target = killed_in_a_change(store, repair)
+    fleet.servers["a"].running, fleet.servers["c"].refuses = NEW, refuses
+
+    resolve_unfinished(store, target, fleet.driver)
+
+    decided = store.row("SELECT outcome, error FROM decision")
+    assert decided is not None
+    if refuses:
+        assert (fleet.running, decided["outcome"]) == ([NEW, OLD, OLD], "interrupted")
+        assert "the others could not follow" in decided["error"]
+    else:
+        assert (fleet.running, decided["outcome"]) == ([NEW, NEW, NEW], "applied")
+        assert decided["error"].endswith("; the others followed")
+
+
 def test_killed_while_one_tries_that_is_away_afterwards(fleet: Fleet, store: Store) -> None:
     """It gets what the others run when it is back."""
     target = killed_in_a_change(store)
@@ -127,12 +153,10 @@ def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, st
     assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]
 
 
-def killed_in_a_change(store: Store) -> int:
+def killed_in_a_change(store: Store, decision: Decision = TRIAL) -> int:
     """A change to NEW was under way when the process was killed; returns the target."""
     target = store.target("a", "fake://all", SPACE, OLD).id
-    decided = WindowRecord(
-        number=1, measurement=measurement(), decision=Apply(configuration=NEW, reason="x"), outcome="decided"
-    )
+    decided = WindowRecord(number=1, measurement=measurement(), decision=decision, outcome="decided")
     state = RunState(target="fake://all", original=dict(OLD), current=dict(OLD))
     store.changing(store.decided(target, decided, state, kept=True))
     return target

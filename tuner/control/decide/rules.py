@@ -15,7 +15,7 @@ from tuner.control.decide.facts import Facts
 from tuner.control.decide.proposal import Proposal
 from tuner.knobs import Configuration
 
-__all__ = ["BREAKER", "CHANGE", "PAUSED", "RULES", "Rule", "decide", "table"]
+__all__ = ["BREAKER", "CHANGE", "ORDERED_BACK", "PAUSED", "RULES", "Rule", "decide", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,15 @@ def change(facts: Facts) -> Decision | None:
     )
 
 
+ORDERED_BACK = Rule(operator_rolls_back, "the operator's word comes first")
+"""The one that leads back although nothing need speak against the change."""
 PAUSED = Rule(operator_paused, "the operator's word comes first")
 """The one by which a change on probation stays there although a usable window came."""
 CHANGE = Rule(change, "the SLO at the least cost")
 """The one that tries what is new; all others hold, lead back or restore."""
 RULES = (
     # A rollback comes before a pause: it is an order for this moment, and the pause goes on after it.
-    Rule(operator_rolls_back, "the operator's word comes first"),
+    ORDERED_BACK,
     PAUSED,
     Rule(operator_pinned, "the operator's word comes first"),
     Rule(overdue_on_probation, "no change stays that nobody can judge"),

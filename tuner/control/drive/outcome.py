@@ -42,6 +42,8 @@ class Unconfirmed(NamedTuple):
     """The turn whose end has to be written down; None if an earlier life has done that."""
     failed: bool = False
     """Whether it was written down that it failed, because it had not come about by the next window."""
+    judged: bool = False
+    """Whether it leads to what needs no judgement."""
     came: Callable[[], None] | None = None
     """Writes down that a change of an earlier life came about, where that life has noted that it failed."""
     seen: bool = False

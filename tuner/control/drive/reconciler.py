@@ -85,6 +85,7 @@ class Reconciler:
         *,
         back: bool = False,
         record: WindowRecord | None = None,
+        judged: bool = False,
         came: Callable[[], None] | None = None,
         within: float = LATE,
         seen: bool = False,
@@ -96,12 +97,15 @@ class Reconciler:
             wanted: What it may come to run.
             back: Whether it is a rollback.
             record: The turn whose end has to be written down, if there is one.
+            judged: Whether what it may come to run needs no judgement.
             came: Writes down that a change of an earlier life came about, if that has to be done.
             within: How long it may still come about, s.
             seen: Whether it has come about, as was said already; the loop hears of it in the next turn.
         """
         deadline = self._now() + within
-        self.unconfirmed = Unconfirmed(previous, wanted, back, deadline, record, came=came, seen=seen)
+        self.unconfirmed = Unconfirmed(
+            previous, wanted, back, deadline, record, judged=judged, came=came, seen=seen
+        )
 
     def compare(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
@@ -200,7 +204,7 @@ class Reconciler:
                 cost = self._loop.space.apply_cost(change.previous, running)
             self.confirmed += cost is not None
             decision = change.record.decision if change.record is not None else None
-            judged = isinstance(decision, Apply) and decision.judged
+            judged = change.judged or (isinstance(decision, Apply) and decision.judged)
             self._loop.observe(on.InForce(previous, change.back, self._now(), cost, judged))
         return came
 

@@ -84,8 +84,9 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
     """Find out and record how a change ended during which the process was killed.
 
     Adapters apply all of a change or nothing, so a server runs either the old or the new configuration. Of
-    several replicas one may have been trying the new one: then all are put back. If any of them runs
-    something else, somebody else changed it: nothing is put back, and the first window handles that.
+    several replicas one may have been trying the new one: then all are put back, or get the new one if that
+    was a repair. If any of them runs something else, somebody else changed it: nothing is put back, and the
+    first window handles that.
 
     Returns:
         A sentence about that change, or about one that was never judged; None if there is neither.
@@ -98,6 +99,7 @@ def resolve_unfinished(store: Store, target: int, driver: Driver) -> str | None:
     if came:
         return sentence
     _expect_late(store, target, driver)
+    _restore_lost(store, target, driver)
     again = _judge_again(store, target, driver)  # what was applied before that change
     return f"{sentence}; {again}" if sentence and again else sentence or again
 
@@ -110,21 +112,25 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
         covered = space.covers(one) and space.covers(other)
         return space.same(one, other) if covered else one == other
 
-    found = configurations(driver.backend)
-    wanted = as_seen(space, unfinished.previous, unfinished.wanted, found[0])
+    found, previous = configurations(driver.backend), unfinished.previous
+    wanted = as_seen(space, previous, unfinished.wanted, found[0])
+    error = f"killed meanwhile; the server runs {' and '.join(sorted({space.format(c) for c in found}))}"
+    ours = all(same(one, wanted) or same(one, previous) for one in found)
+    apart = any(not same(one, found[0]) for one in found)
+    if ours and apart and driver.applies:
+        error += _bring_together(driver, unfinished)
+        found = configurations(driver.backend)
     came = all(same(one, wanted) for one in found)
     if came:
         driver.loop.memory.failed_requests = unfinished.failed_requests
-        driver.reconciler.expect(unfinished.previous, unfinished.wanted, back=unfinished.back, seen=True)
-        now = "" if unfinished.back else "; it is on probation now"
+        back, judged = unfinished.back, unfinished.judged
+        driver.reconciler.expect(previous, unfinished.wanted, back=back, judged=judged, seen=True)
+        now = "" if back or judged else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"
-        store.changed(unfinished.decision, "applied", found[0], error="killed meanwhile, but it came about")
+        error = error if apart else "killed meanwhile, but it came about"
+        store.changed(unfinished.decision, "applied", found[0], error=error)
     else:
         sentence = f"killed in the middle of changing to {text}, which did not come about"
-        error = f"killed meanwhile; the server runs {' and '.join(sorted({space.format(c) for c in found}))}"
-        ours = all(same(one, wanted) or same(one, unfinished.previous) for one in found)
-        if ours and driver.applies and not all(same(one, unfinished.previous) for one in found):
-            error += _put_back(driver, unfinished.previous)
         if unfinished.suspect and unfinished.possible:
             failed = Apply(configuration=unfinished.wanted, reason=sentence)
             driver.loop.observe(Failed(failed, refused=False))
@@ -157,16 +163,37 @@ def _expect_late(store: Store, target: int, driver: Driver) -> None:
             store.changed(change.decision, "applied", change.wanted, error=error)
 
     within = LATE - max(store.now() - change.ended, 0.0)
-    driver.reconciler.expect(change.previous, change.wanted, back=change.back, came=came, within=within)
+    driver.reconciler.expect(
+        change.previous, change.wanted, back=change.back, judged=change.judged, came=came, within=within
+    )
 
 
-def _put_back(driver: Driver, previous: Configuration) -> str:
-    """Put all replicas back to what ran before a trial; return the outcome, to be added to a sentence."""
+def _restore_lost(store: Store, target: int, driver: Driver) -> None:
+    """Have a driver restore what a restarted server has lost, if the last change was to do that and did not.
+
+    It does so where its own restoration has failed, too: until windows show that what runs is better.
+    """
+    change = late_change(store, target, math.inf)
+    if change is None or change.back or not change.repair:
+        return
+    change, space = change.completed(driver.loop.space, driver.running), driver.loop.space
+    lost = driver.reconciler.was_restarted(change.previous) and space.same(change.previous, driver.running)
+    if lost and change.possible and not space.same(change.previous, change.wanted):
+        driver.reconciler.lost = change.wanted
+
+
+def _bring_together(driver: Driver, change: Unfinished) -> str:
+    """Let all replicas run what they ran before a trial, or what a repair was to give them.
+
+    Returns:
+        What came of it, to be added to a sentence.
+    """
+    onward = change.repair and change.possible
     try:
-        driver.backend.apply(previous)
+        driver.backend.apply(change.wanted if onward else change.previous)
     except (Refused, ReadOnly) as error:
-        return f"; it could not be put back: {error}"
-    return "; all were put back"
+        return f"; {'the others could not follow' if onward else 'it could not be put back'}: {error}"
+    return "; the others followed" if onward else "; all were put back"
 
 
 def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
@@ -187,8 +214,9 @@ def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
     driver.loop.observe(InForce(change.previous))
     if not runs:  # the first turn finds out whether a restart has undone it, or somebody else
         return None
+    left = "taken back" if change.seen else "judged"
     sentence = (
-        f"ended before the change to {space.format(change.wanted)} was judged; it is on probation again"
+        f"ended before the change to {space.format(change.wanted)} was {left}; it is on probation again"
     )
     store.note(sentence, target)
     return sentence

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tuner.control.decide.decision import Rollback
 from tuner.control.decide.evidence import FailedRequests
-from tuner.control.decide.rules import CHANGE
+from tuner.control.decide.rules import BREAKER, CHANGE, ORDERED_BACK, PAUSED
 from tuner.control.store.store import ACTIONS, UNENDED, Store
 from tuner.knobs import Configuration, KnobSpace
 
@@ -28,6 +28,12 @@ class Unfinished:
     """Whether the server was asked to run something new: it, or its host, may have died of that."""
     failed_requests: FailedRequests
     """In the last usable window before it; none without one."""
+    repair: bool
+    """Whether it was a rollback, or put back what was known: that is to be done, whoever was killed in it."""
+    judged: bool
+    """Whether it needs no judgement: it was put back at the end of a life, or after an outage."""
+    seen: bool
+    """Whether a window has shown what it does."""
     ended: float
     """When its end was written down, or else when it was decided, s since 1970."""
     possible: bool = True
@@ -85,25 +91,48 @@ def late_change(store: Store, target: int, seconds: float) -> Unfinished | None:
 def unjudged_change(store: Store, target: int) -> Unfinished | None:
     """Return the last change, if the window that should judge it was never measured.
 
-    A configuration that was put back at the end of a life, or when the server had been away, needs no
-    judgement: it followed no window.
+    It also waits if the last word on it was to take it back, which has not come about.
     """
     row = store.row(
         "SELECT * FROM decision WHERE target = ? AND outcome = 'applied' ORDER BY id DESC", target
     )
-    waiting = row is not None and row["window"] is not None and row["observed"] is None
-    change = _unfinished(store, row) if row is not None and waiting else None
-    return None if change is None or change.back else change
+    if row is None or not (row["observed"] is None or _condemned(store, row)):
+        return None
+    change = _unfinished(store, row)
+    return None if change.back or change.judged else change
+
+
+def _condemned(store: Store, change: sqlite3.Row) -> bool:
+    """Return whether the last verdict on a change was to take it back.
+
+    Windows that were only watched, or that fell into a pause, have judged nothing, and an operator who rolls
+    back has judged nothing either; while the circuit breaker is open nobody says what the verdict was.
+    """
+    row = store.row(
+        "SELECT action FROM decision JOIN window ON window.id = decision.window WHERE decision.target = ? "
+        "AND decision.id > ? AND disturbed = '' AND level IS NOT NULL "
+        "AND rule NOT IN (?, ?, ?) ORDER BY decision.id DESC",
+        change["target"],
+        change["id"],
+        PAUSED.name,
+        ORDERED_BACK.name,
+        BREAKER.name,
+    )
+    return row is not None and row["action"] == ACTIONS[Rollback]
 
 
 def _unfinished(store: Store, row: sqlite3.Row) -> Unfinished:
+    back = row["action"] == ACTIONS[Rollback]
     return Unfinished(
         decision=row["id"],
         previous=store.configuration(row["previous"]),
         wanted=store.configuration(row["configuration"]),
-        back=row["action"] == ACTIONS[Rollback],
+        back=back,
         suspect=row["outcome"] == "applying" and row["rule"] == CHANGE.name,
         failed_requests=_failed_requests(store, row),
+        repair=back or row["rule"] == "",  # no rule decides to put something back
+        judged=not back and row["window"] is None,
+        seen=row["observed"] is not None,
         ended=row["ended"] or row["time"],
     )
 
