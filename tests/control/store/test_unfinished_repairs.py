@@ -170,3 +170,19 @@ def test_what_a_life_ended_with_is_not_on_probation(store: Store, ending: BaseEx
     assert second.loop.memory.probation is None
     assert not isinstance(decision, Rollback)
     assert second.loop.bans() == []
+
+
+def test_a_window_that_was_only_watched_judges_no_change(store: Store) -> None:
+    """The daemon ran in mode `observe` for a while: who changes the server again judges the change."""
+    target = server()
+    on_probation(store, target)
+    watching, _ = life(store, target, apply=False)
+    store.target("a", "fake://x/m", target.space, target.running, mode="observe")
+    watching.observe()
+    assert store.row("SELECT observed FROM decision WHERE outcome = 'applied'")["observed"] is None  # type: ignore[index]
+
+    second, _ = life(store, target)
+    decision = second.step().decision
+
+    assert isinstance(decision, Rollback)
+    assert target.running == GOOD

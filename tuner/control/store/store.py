@@ -401,11 +401,14 @@ class Store(Database):
     def _note_observed_cost(
         self, db: sqlite3.Connection, target: int, running: Configuration, cost: float
     ) -> None:
-        """Store the cost of a window with the last change, if it is the first that judges that."""
+        """Store the cost of a window with the last change, if it is the first that judges that.
+
+        Where the daemon only observes, nobody judges.
+        """
         row = db.execute(
             "SELECT decision.id, configuration, observed, knobs FROM decision "
-            "JOIN target ON target.id = decision.target "
-            "WHERE target.id = ? AND outcome = 'applied' ORDER BY decision.id DESC LIMIT 1",
+            "JOIN target ON target.id = decision.target WHERE target.id = ? AND outcome = 'applied' "
+            "AND mode IS NOT 'observe' ORDER BY decision.id DESC LIMIT 1",
             (target,),
         ).fetchone()
         if row is None or row["observed"] is not None:
