@@ -257,6 +257,9 @@ class Backends:
             raise InferenceServerException("it failed", status=f"StatusCode.{status}")
         return model
 
+    async def is_model_ready(self, model: str, **options: object) -> bool:
+        return False
+
     async def close(self) -> None:
         pass
 

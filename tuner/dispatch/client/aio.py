@@ -17,7 +17,8 @@ import grpc
 
 from tuner.adapters.connection.address import host_of
 from tuner.adapters.connection.channel import data_options
-from tuner.dispatch.backends.channel import status_of
+from tuner.dispatch.backends.channel import failure, status_of
+from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.client.granted import Granted
 from tuner.dispatch.client.line import GrpcLine, Line, OpenLine
 from tuner.dispatch.grant import LONGEST_KIND
@@ -34,6 +35,8 @@ FAREWELL = 1.0
 """s that the last messages may take at the end."""
 UNUSED = 3600.0
 """s after which the connection to a backend that was not used is closed, when another one is opened."""
+ANSWER_IN = 2.0
+"""s that a backend may take to say whether it is there."""
 AWAY = "the dispatcher ended the conversation"
 
 
@@ -48,7 +51,8 @@ class AsyncGrantClient:
         token: That it asks for, if it has a ``token_file``.
         credentials: For TLS, as :func:`grpc.ssl_channel_credentials` makes them; in the clear if None.
         connect: Makes the client of a backend from its ``host:port``, for :meth:`infer`; a plain
-            :class:`tritonclient.grpc.aio.InferenceServerClient` if None.
+            :class:`tritonclient.grpc.aio.InferenceServerClient` if None. Of another class `infer`,
+            `is_model_ready` and `close` are used.
         open_line: Opens the conversation, in place of gRPC.
     """
 
@@ -142,7 +146,8 @@ class AsyncGrantClient:
     ) -> Any:
         """Infer as :meth:`tritonclient.grpc.aio.InferenceServerClient.infer` does.
 
-        A backend that is lost is replaced by another one, if there is time.
+        A backend that is lost is replaced by another one, if there is time. One that says by itself that it
+        is not available, and answers for the model, is not lost: it may have executed the request.
 
         Args:
             session: The session.
@@ -174,15 +179,15 @@ class AsyncGrantClient:
                         granted.model, inputs, outputs=outputs, client_timeout=granted.timeout, **headers
                     )
                 except InferenceServerException as error:
-                    why, status = str(error), str(error.status())
-                    if "UNAVAILABLE" not in status and "DEADLINE_EXCEEDED" not in status:
-                        granted.refused(_kind_of_error(status))
+                    why, code = str(error), _code_of(error)
+                    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                        granted.unanswered = True
+                    elif code is grpc.StatusCode.UNAVAILABLE and await _is_lost(backend, granted, error):
+                        granted.lost(why)
+                    else:
+                        granted.refused(status_of(code))
                         raise
-                if "UNAVAILABLE" in status:
-                    granted.lost(why)
-                else:
-                    granted.unanswered = True
-            if "DEADLINE_EXCEEDED" in status:
+            if granted.unanswered:
                 raise Refused(Status.DEADLINE, f"{granted.address} did not answer in time")
         raise Refused(Status.UNAVAILABLE, why)
 
@@ -291,10 +296,28 @@ def _came_of_it(granted: Granted, seconds: float, *, whole: bool) -> dict[str, A
     return {"seconds": seconds} if whole and not granted.unanswered else {}
 
 
-def _kind_of_error(status: str) -> Status:
-    """Return what the status of a Triton's error means, such as ``StatusCode.INTERNAL``."""
-    code = grpc.StatusCode.__members__.get(status.rpartition(".")[2])
-    return Status.INTERNAL if code is None or code is grpc.StatusCode.OK else status_of(code)
+def _code_of(error: Any) -> grpc.StatusCode:
+    """Return the status of an error of Triton's client, such as ``StatusCode.INTERNAL``."""
+    code = grpc.StatusCode.__members__.get(str(error.status()).rpartition(".")[2])
+    return grpc.StatusCode.INTERNAL if code is None or code is grpc.StatusCode.OK else code
+
+
+async def _is_lost(backend: Any, granted: Granted, error: Any) -> bool:
+    """Return whether a backend is lost that seems not to be available: a model may say so, too.
+
+    Args:
+        backend: Its client.
+        granted: What was asked of it.
+        error: What came of that.
+    """
+    from tritonclient.utils import InferenceServerException
+
+    if isinstance(failure(_code_of(error), str(error.message()), granted.address), Lost):
+        return True  # its connection broke
+    try:
+        return not await backend.is_model_ready(granted.model, client_timeout=ANSWER_IN)
+    except InferenceServerException:
+        return True
 
 
 async def _speak(line: Line, outbox: Outbox) -> None:
