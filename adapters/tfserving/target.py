@@ -9,11 +9,12 @@ from tuner.adapters.connection.address import Option, existing_path
 from tuner.adapters.connection.target import LiveTarget, TargetForm, parse_live_target, port_option
 from tuner.errors import InvalidInput
 
-__all__ = ["FORM", "METRICS_PATH", "TFServingTarget", "parse_target"]
+__all__ = ["FORM", "METRICS_PATH", "SIGNATURE", "TFServingTarget", "parse_target"]
 
 REST_PORT = 8501
 METRICS_PATH = "/monitoring/prometheus/metrics"
 SIGNATURE = "serving_default"
+"""The signature that a server takes where none is named."""
 FORM = TargetForm(
     scheme="tfserving",
     port=8500,

@@ -18,7 +18,7 @@ from pydantic import model_validator as check_model
 from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.adapters.triton.target import TritonTarget
 from tuner.cluster.scenario.options import make_options
-from tuner.dispatch.backends.catalogue import parse_backend
+from tuner.dispatch.backends.catalogue import form_of, parse_backend
 from tuner.dispatch.front.config import GrpcServer
 from tuner.dispatch.pool.rules import Rules
 from tuner.errors import InvalidInput
@@ -265,7 +265,7 @@ def _clash(session: SessionConfig, other: SessionConfig) -> str:
                 f"shares {address} with {other.name}, but by another scheme, TLS or token, or another HTTP "
                 "port; there is one connection to each server"
             )
-        if one.model == another.model and _form(one) != _form(another):
+        if one.model == another.model and form_of(one) != form_of(another):
             return (
                 f"asks {address} for another version, label or signature of {one.model} than {other.name}; "
                 "give them servers of their own"
@@ -281,8 +281,3 @@ def _way(target: TritonTarget | TFServingTarget) -> tuple[object, ...]:
 def _http_port(target: TritonTarget | TFServingTarget) -> int | None:
     """Return where the server of a target takes batches over HTTP, None for gRPC."""
     return target.http_port if isinstance(target, TritonTarget) else None
-
-
-def _form(target: TritonTarget | TFServingTarget) -> tuple[str, ...]:
-    """Return what is asked of the model of a target."""
-    return (target.label, target.signature) if isinstance(target, TFServingTarget) else (target.version,)

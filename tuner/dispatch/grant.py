@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tuner.dispatch.request import Status, TraceContext
+from tuner.dispatch.request import ModelForm, Status, TraceContext
 
 __all__ = ["CONVERSE", "LONGEST_KIND", "LONGEST_PROBLEM", "WELCOME", "Ask", "Ended", "Grant", "Grants"]
 
@@ -61,12 +61,14 @@ class Grant:
         model: Under which name.
         timeout: s until the answer is worthless.
         trace: The span that the backend's work belongs to, if it is traced.
+        form: What is asked of the model.
     """
 
     backend: str
     model: str
     timeout: float
     trace: TraceContext | None = None
+    form: ModelForm = field(default_factory=ModelForm)
     ended: asyncio.Future[Ended] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """What came of it; the backend counts as busy until then."""
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from tuner.adapters.connection.security import certificate_files
 from tuner.adapters.registry import scheme_of
-from tuner.dispatch.backends.catalogue import parse_backend
+from tuner.dispatch.backends.catalogue import form_of, parse_backend
 from tuner.dispatch.backends.connection import Connection
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.config import DispatchConfig, SessionConfig
@@ -21,6 +21,7 @@ from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pool import Pool
 from tuner.dispatch.pool.rules import PoolSession
 from tuner.dispatch.pool.sending.accelerators import Accelerators
+from tuner.dispatch.request import ModelForm
 from tuner.files.renewed import Stamp, stamps
 
 __all__ = ["POLL", "Connect", "Members", "PoolKeeper", "certificates_of", "partners", "pool_session"]
@@ -180,15 +181,18 @@ class PoolKeeper:
         """Return the servers of a pool. All its sessions have the same ones."""
         targets: dict[str, list[str]] = {}
         models: dict[str, dict[str, str]] = {}
+        forms: dict[str, dict[str, ModelForm]] = {}
         for session in sessions:
             for target in session.backends:
                 parsed = parse_backend(target)
                 targets.setdefault(parsed.address, []).append(target)
                 models.setdefault(parsed.address, {})[session.name] = parsed.model
+                forms.setdefault(parsed.address, {})[session.name] = form_of(parsed)
         return [
             WatchedServer(
                 connection=self._connect(found),
                 models=models[address],
+                forms=forms[address],
                 instances=config.instances,
                 scheme=scheme_of(found[0]),
                 batches_itself=config.mode == "grants",

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 __all__ = [
     "Metadata",
+    "ModelForm",
     "Refused",
     "Reply",
     "Request",
@@ -93,6 +94,16 @@ class Metadata:
     outputs: tuple[TensorKind, ...]
     version: str = ""
     """The one that the inputs and outputs are of; the newest if empty."""
+
+
+class ModelForm(NamedTuple):
+    """What is asked of a model; the server chooses what is empty."""
+
+    version: str = ""
+    label: str = ""
+    """Of a version, for TensorFlow Serving."""
+    signature: str = ""
+    """For TensorFlow Serving."""
 
 
 class TraceContext(NamedTuple):

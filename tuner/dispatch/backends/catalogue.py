@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.adapters.registry import scheme_of
-from tuner.adapters.tfserving.target import TFServingTarget
+from tuner.adapters.tfserving.target import SIGNATURE, TFServingTarget
 from tuner.adapters.tfserving.target import parse_target as parse_tfserving
 from tuner.adapters.triton.target import TritonTarget
 from tuner.adapters.triton.target import parse_target as parse_triton
 from tuner.dispatch.backends.connection import Connection
+from tuner.dispatch.request import ModelForm
 from tuner.errors import InvalidInput
 
-__all__ = ["connect", "parse_backend"]
+__all__ = ["connect", "form_of", "parse_backend"]
 
 
 def parse_backend(text: str) -> TritonTarget | TFServingTarget:
@@ -28,6 +29,14 @@ def parse_backend(text: str) -> TritonTarget | TFServingTarget:
         return parse_tfserving(text)
     problem = f"batches cannot be sent to {scheme}://"
     raise InvalidInput("TARGET", problem, "use triton://HOST:8001/MODEL or tfserving://HOST:8500/MODEL")
+
+
+def form_of(target: TritonTarget | TFServingTarget) -> ModelForm:
+    """Return what a target asks of its model."""
+    if isinstance(target, TritonTarget):
+        return ModelForm(version=target.version)
+    signature = target.signature if target.signature != SIGNATURE else ""  # the server's own choice
+    return ModelForm(label=target.label, signature=signature)
 
 
 def connect(texts: Sequence[str]) -> Connection:

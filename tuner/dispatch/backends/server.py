@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
 from tuner.dispatch.backends.outlier import Outlier
+from tuner.dispatch.request import ModelForm
 
 __all__ = ["WatchedServer"]
 
@@ -55,6 +56,8 @@ class WatchedServer:
     connection: Connection
     models: Mapping[str, str]
     """The model of each session that it serves, by the name of the session."""
+    forms: Mapping[str, ModelForm]
+    """What is asked of each of them."""
     instances: int
     """Batches that it executes at a time."""
     scheme: str

@@ -23,7 +23,7 @@ from tuner.dispatch.client.granted import Granted
 from tuner.dispatch.client.line import GrpcLine, Line, OpenLine
 from tuner.dispatch.grant import LONGEST_KIND
 from tuner.dispatch.outbox import Outbox
-from tuner.dispatch.request import Refused, Status, TraceContext
+from tuner.dispatch.request import ModelForm, Refused, Status, TraceContext
 
 __all__ = ["AsyncGrantClient"]
 
@@ -173,10 +173,15 @@ class AsyncGrantClient:
             async with self.grant(session, items=items, kind=kind, timeout=left, trace=trace) as granted:
                 ends = loop.time() + granted.timeout
                 backend = self._backend(granted.address)
-                headers = {} if granted.trace is None else {"headers": dict(granted.trace.headers())}
+                more = {} if granted.trace is None else {"headers": dict(granted.trace.headers())}
                 try:
                     return await backend.infer(
-                        granted.model, inputs, outputs=outputs, client_timeout=granted.timeout, **headers
+                        granted.model,
+                        inputs,
+                        model_version=granted.form.version,
+                        outputs=outputs,
+                        client_timeout=granted.timeout,
+                        **more,
                     )
                 except InferenceServerException as error:
                     why, code = str(error), _code_of(error)
@@ -276,7 +281,9 @@ class AsyncGrantClient:
         if "grant" in message:
             parent = message.get("traceparent")
             trace = TraceContext(parent, message.get("tracestate", "")) if parent else None
-            waiting.set_result(Granted(message["backend"], message["model"], message["timeout"], trace))
+            # A dispatcher that is older does not say what is asked of the model.
+            form = ModelForm(*(message.get(name, "") for name in ModelForm._fields))
+            waiting.set_result(Granted(message["backend"], message["model"], message["timeout"], trace, form))
         else:
             waiting.set_exception(Refused(Status(message["status"]), message["reason"]))
 
@@ -315,7 +322,10 @@ async def _is_lost(backend: Any, granted: Granted, error: Any) -> bool:
     if isinstance(failure(_code_of(error), str(error.message()), granted.address), Lost):
         return True  # its connection broke
     try:
-        return not await backend.is_model_ready(granted.model, client_timeout=ANSWER_IN)
+        version = granted.form.version
+        return not await backend.is_model_ready(
+            granted.model, model_version=version, client_timeout=ANSWER_IN
+        )
     except InferenceServerException:
         return True
 

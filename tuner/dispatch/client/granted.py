@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tuner.dispatch.grant import LONGEST_PROBLEM
-from tuner.dispatch.request import Status, TraceContext
+from tuner.dispatch.request import ModelForm, Status, TraceContext
 
 __all__ = ["Granted"]
 
@@ -22,6 +22,9 @@ class Granted:
     """s from the grant until the answer is worthless."""
     trace: TraceContext | None = None
     """The span that the request belongs to: its headers go with it; None if it is not traced."""
+    form: ModelForm = field(default_factory=ModelForm)
+    """Which version, by number or label, and which signature of the model is asked for; the backend chooses
+    what is empty."""
     problem: str = field(default="", init=False)
     """Why the backend could not be asked; empty if it could."""
     refusal: Status | None = field(default=None, init=False)

@@ -8,7 +8,9 @@ of the request.
 message             fields                                                          who says it
 ==================  ==============================================================  ========================
 ``ask``: number     ``session``, ``items``, ``kind``, ``timeout`` in s (optional)   the frontend
-``grant``: number   ``backend`` as ``scheme://host:port``, ``model``, ``timeout``   the scheduler: send it now
+``grant``: number   ``backend`` as ``scheme://host:port``, ``model``, ``timeout``;  the scheduler: send it now
+                    and ``version``, ``label``, ``signature`` of the model, where
+                    the dispatcher's file says so
 ``refused``: ...    ``status``, ``reason``: do not send it                          the scheduler
 ``end``: number     ``seconds`` from sending to the answer, with a ``status`` as    the frontend, if granted
                     in ``refused`` if that was an error; or ``lost``: why the
@@ -107,9 +109,10 @@ class Conversation:
             self._refuse(number, refused)
         else:
             self._granted[number] = grant
-            place = dict(grant.trace.headers()) if grant.trace is not None else {}
+            more = {name: value for name, value in grant.form._asdict().items() if value}
+            more |= dict(grant.trace.headers()) if grant.trace is not None else {}
             self._outbox.say(
-                grant=number, backend=grant.backend, model=grant.model, timeout=grant.timeout, **place
+                grant=number, backend=grant.backend, model=grant.model, timeout=grant.timeout, **more
             )
 
     def _refuse(self, number: int, refused: Refused) -> None:

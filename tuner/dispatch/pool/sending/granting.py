@@ -37,7 +37,7 @@ class GrantSender(Sender):
         if traces := traces_of(requests):
             spans = note_sent(traces, began, server.address, batch.items)
         grants = [
-            Grant(server.backend, server.models[session], one.due - began, span)
+            Grant(server.backend, server.models[session], one.due - began, span, server.forms[session])
             for one, span in zip(requests, spans, strict=True)
         ]
         for one, grant in zip(requests, grants, strict=True):
