@@ -21,18 +21,20 @@ OTHERS_RATE = 120.0
 ORPHAN = "import subprocess, sys; subprocess.Popen(sys.argv[1:])"
 """The program that starts a neighbour and ends at once, so that it is no descendant of ours."""
 LOOP = """
-import os, sys, threading
+import os, sys, threading, time
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
 print("ready", flush=True)
+period, begun = float(sys.argv[1]), time.monotonic()
 while True:
-    pass
+    if period and (time.monotonic() - begun) // period % 2:
+        time.sleep(0.01)
 """
 
 
 @contextmanager
-def busy_core() -> Iterator[None]:
-    """Keep one core busy."""
-    with _neighbour("-c", LOOP):
+def busy_core(period: float = 0.0) -> Iterator[None]:
+    """Keep one core busy: for ``period`` seconds, then not for as long; 0: always."""
+    with _neighbour("-c", LOOP, f"{period:g}"):
         yield
 
 

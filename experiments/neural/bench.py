@@ -91,11 +91,13 @@ def tune(
     return Tuned(held or [left], left, measured, failures)
 
 
-def ratios_to_best(bench: Bench, held: Sequence[Configuration], rounds: int) -> dict[Configuration, float]:
+def ratios_to_best(
+    bench: Bench, held: Sequence[Configuration], rounds: int, seconds: float = CHECK
+) -> dict[Configuration, float]:
     """Return p95 over that of the best of a coarse grid and of all that was held, round by round."""
     with triton(bench.rate, quick=True, model=bench.model) as coarse:
         grid = distinct(coarse)
     with triton(bench.rate, model=bench.model) as attachment:
-        found = measure_beside_best(attachment, grid, held, seconds=CHECK, rounds=rounds)
+        found = measure_beside_best(attachment, grid, held, seconds=seconds, rounds=rounds)
     best = next(iter(found.values()))
     return {one: float(np.median(np.divide(values, best))) for one, values in found.items()}
