@@ -190,6 +190,20 @@ def test_an_order_to_go_back_to_what_runs_spares_it_no_judgement() -> None:
     assert decision.configuration == configuration()
 
 
+def test_a_window_before_an_order_to_go_back_is_carried_out_judges_nothing() -> None:
+    """The server refused to go back, so that what runs is on probation as before."""
+    loop = loop_with(BETTER)
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+    loop.observe(Ordered(Orders(rollback=configuration())))
+    ordered = turn(loop, 20.0, measurement(0.020, running=BETTER, end=20.0))
+    assert isinstance(ordered, Rollback)
+    loop.observe(Failed(ordered))
+    loop.observe(Ordered(Orders()))
+
+    assert isinstance(turn(loop, 30.0, measurement(0.090, running=BETTER, end=30.0)), Rollback)
+
+
 def test_the_circuit_breaker_keeps_no_order_to_go_back() -> None:
     """The operator may know better; and who is paused is told so, not that changes have failed."""
     loop = loop_with()

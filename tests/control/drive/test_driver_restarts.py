@@ -421,6 +421,38 @@ def test_a_restoration_that_fails_waits_for_the_operator(orders: Orders) -> None
     assert server.running == configuration(2)
 
 
+def test_an_order_to_go_back_comes_before_what_was_lost() -> None:
+    """Which is then not put back any more."""
+    book = Book()
+    server, driver, answer = restarted(TimedOut("did not load it within 90 s"), orders=book)
+    driver.step()
+    answer()
+    book.orders = Orders(rollback=configuration(8))
+
+    records = [driver.step() for _ in range(2)]
+
+    assert isinstance(records[0].decision, Rollback)
+    assert records[1].outcome == "postponed", "what the agent would try"
+    assert server.running == configuration(8)
+
+
+def test_a_restoration_that_is_not_permitted_keeps_the_driver_from_nothing_else() -> None:
+    """Until it is, decisions are made as usual."""
+    server, open_ = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015), [True]
+    driver, _ = drive(server, configuration(2), permit=lambda _: open_[0])
+    for _ in range(7):
+        driver.step()
+    open_[0] = False
+    away(server, configuration())
+
+    outcomes = [driver.step().outcome for _ in range(3)]
+    open_[0] = True
+    outcomes.append(driver.step().outcome)
+
+    assert outcomes == ["postponed", "held", "held", "applied"]
+    assert server.running == configuration(2)
+
+
 def test_what_somebody_else_has_set_meanwhile_is_not_replaced_by_what_was_lost() -> None:
     """Nor by a later window, when that configuration runs."""
     server, driver, answer = restarted(TimedOut("did not load it within 90 s"))

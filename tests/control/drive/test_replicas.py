@@ -10,7 +10,7 @@ import pytest
 from tests.builders import SPACE, configuration
 from tests.control.drive.canary_bed import NEW, OLD, Fleet, driver_of
 from tests.control.drive.driver_bed import Book
-from tuner.control import Apply, Driver, Hold
+from tuner.control import Apply, Driver, Hold, Rollback
 from tuner.control.decide.orders import Orders
 from tuner.control.drive.replicas import taken_together
 from tuner.errors import TimedOut, Unreachable
@@ -166,6 +166,18 @@ def test_a_pin_does_not_move_to_what_a_restarted_one_runs(fleet: Fleet, apart: l
     assert book.orders == Orders(pinned=NEW)
 
 
+def test_they_come_together_at_what_is_pinned(fleet: Fleet) -> None:
+    """At once, and not first at what ran before the order."""
+    book = Book()
+    driver(fleet, orders=book).observe()
+    set_apart(fleet, OLD, OLD, NEW)
+    book.orders = Orders(pinned=THEIRS)
+
+    fleet.driver.step()
+
+    assert fleet.running == [THEIRS, THEIRS, THEIRS]
+
+
 def test_while_it_is_paused_they_stay_apart(fleet: Fleet) -> None:
     """Nothing is learned from them meanwhile; afterwards they are brought together."""
     book = Book()
@@ -182,6 +194,19 @@ def test_while_it_is_paused_they_stay_apart(fleet: Fleet) -> None:
     book.orders = Orders()
     fleet.driver.step()
     assert fleet.running == [NEW, NEW, NEW]
+
+
+def test_an_order_to_go_back_brings_them_together_by_itself(fleet: Fleet) -> None:
+    """They are not given first what the operator has just taken back."""
+    book = Book()
+    driver(fleet, orders=book).step()
+    set_apart(fleet, NEW, NEW, OLD)
+    book.orders = Orders(rollback=THEIRS)
+
+    record = fleet.driver.step()
+
+    assert isinstance(record.decision, Rollback)
+    assert fleet.running == [THEIRS, THEIRS, THEIRS]
 
 
 def test_who_only_recommends_leaves_them_apart(fleet: Fleet) -> None:
