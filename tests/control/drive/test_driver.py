@@ -17,15 +17,15 @@ from tuner.measurement import Measurement
 
 
 def test_applies_and_settles_before_the_next_window() -> None:
-    """After a change the next window begins only when the old instances are gone."""
+    """After a change the next window begins when the old instances are gone; the one after it at once."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server, configuration(2))
 
     driver.step()
-    record = driver.step()
+    windows = [driver.step().measurement for _ in range(2)]
 
     assert server.running == configuration(2)
-    assert record.measurement.start == pytest.approx(5.0 + 1.5)
+    assert [window.start for window in windows] == pytest.approx([5.0 + 1.5, 5.0 + 1.5 + 5.0])
     assert driver.reconfigurations == 1
 
 
@@ -146,15 +146,20 @@ def test_a_change_is_undone_whose_window_is_overdue() -> None:
 
 
 def test_an_outage_delays_a_window_and_makes_none_overdue() -> None:
-    """A server that was away is judged when it is back."""
+    """A server that was away is judged when it is back, also if its metrics take a little longer."""
     server = FakeServer(FakeClock(), lambda c: 0.02)
     driver, _ = drive(server, configuration(2))
     driver.step()
     server.away_until = server.clock.now() + 100
 
-    away, after = driver.step(), driver.step()
+    records = [driver.step()]
+    measure, server.measure = server.measure, unseen  # type: ignore[method-assign]
+    records.append(driver.step())
+    server.measure = measure  # type: ignore[method-assign]
+    records.append(driver.step())
 
-    assert [type(record.decision) for record in (away, after)] == [Hold, Hold]
+    assert [type(record.decision) for record in records] == [Hold] * 3
+    assert records[0].decision.reason.endswith("the server was away and is back as it was")
     assert server.running == configuration(2)
 
 
@@ -446,3 +451,31 @@ def test_metrics_that_are_away_for_days() -> None:
     assert 100 < turns < 130
     assert len(heard) == 2
     assert all("connection refused" in sentence for sentence in heard)
+
+
+def test_an_outage_is_said_again_after_a_window() -> None:
+    """It is another one."""
+    server = FakeServer(FakeClock(), lambda _: 0.020)
+    driver, heard = drive(server)
+    measure, said = server.measure, []
+
+    for away in (True, True, False, True):
+        server.measure = unseen if away else measure  # type: ignore[method-assign, assignment]
+        driver.step()
+        said.append(len(heard))
+
+    assert said[0] == said[1] == said[2] > 0
+    assert said[3] == 2 * said[0]
+
+
+def test_a_server_that_was_restarted_while_no_driver_watched_gets_back_what_it_lost() -> None:
+    """Windows are numbered on from the earlier life."""
+    first, lost = dict(configuration()), dict(configuration(2))
+    state = RunState(target="fake://x/m", original=first, current=lost, last_good=lost, window=7)
+    server = FakeServer(FakeClock(), lambda _: 0.020)
+    driver, _ = drive(server, resume=state)
+
+    record = driver.step()
+
+    assert (record.number, record.outcome) == (8, "applied")
+    assert server.running == configuration(2)

@@ -215,3 +215,17 @@ def test_an_outage_is_not_charged_to_the_error_budget() -> None:
 
     assert server.running == configuration(2)
     assert driver.loop.memory.budget_text() == before
+
+
+def test_a_turn_that_decides_nothing_puts_back_what_a_restart_has_undone() -> None:
+    """As between two phases of a run, where the server may be changed."""
+    server = FakeServer(FakeClock(), lambda c: 0.015 if c == configuration(2) else 0.020)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    server.running, server.restarted = configuration(), True
+
+    record = driver.observe()
+
+    assert (record.outcome, record.level) == ("applied", None), "no window of this load was learned from"
+    assert server.running == configuration(2)
