@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
+from tuner.adapters.deployment import deployed_anew
 from tuner.adapters.replicas.canary import CanaryTrial, ServedRequests
 from tuner.adapters.replicas.membership import AWAY, Membership
 from tuner.adapters.rollback import NOT_EVERYWHERE, UNTOUCHED, Checking, failure, put_back, restore_each
@@ -71,6 +72,12 @@ class ReplicaGroup:
     def turnover(self) -> int:
         """How often one of them came or went, as far as was noticed when they were asked."""
         return self._members.turnover
+
+    @property
+    def deployed_anew(self) -> str:
+        """Which replica has another model than when it was opened; empty if none has."""
+        found = {target: deployed_anew(member) for target, member in self._members.opened.items()}
+        return next((f"{target}: {why}" for target, why in found.items() if why), "")
 
     def endpoint(self) -> Endpoint:
         """Return how clients reach the model: requests go by turns to all replicas that answer.

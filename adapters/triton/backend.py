@@ -81,6 +81,7 @@ DEPLOYED_ANEW = (
     "the model has another max_batch_size of its own than at the beginning: it was deployed anew, "
     "and what ran before is not put back over that"
 )
+OTHER_LIMIT = "the model was deployed anew with a max_batch_size of %d, which was %d"
 WITHOUT_KNOBS = "the model was deployed anew without a knob that it had"
 CAME = "model '%s': the change of its knobs has put version %s into service, which was copied but not loaded"
 LOST = "with this configuration of '%s' Triton no longer serves %s"
@@ -208,6 +209,12 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             return read_configuration(config, self._space.names)
         except InvalidInput as error:  # it had them when this was opened
             raise AdapterError(f"{WITHOUT_KNOBS}: {error}") from error
+
+    @property
+    def deployed_anew(self) -> str:
+        """That the model has another batch limit of its own than when it was opened; empty if it has not."""
+        first = max(1, model_limit(self.original))
+        return OTHER_LIMIT % (self._limit, first) if self._limit != first else ""
 
     def batch_limit(self) -> int:
         """Return the model's own ``max_batch_size``, as it is deployed now.

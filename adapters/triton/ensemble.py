@@ -34,6 +34,7 @@ from tuner.adapters.triton.ensemble_grids import check_given, fitted, what_was_l
 from tuner.adapters.triton.knobs import batch_sizes, below_ensemble, forms_batches, left_alone
 from tuner.errors import AdapterError, InvalidInput, Refused, TunerError, UnknownModel, Unreachable
 from tuner.knobs import Configuration, Grids, Knob, KnobSpace, Role
+from tuner.printable import one_line
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["EnsembleBackend"]
@@ -186,6 +187,12 @@ class EnsembleBackend:
                 for knob, value in member.current().items()
             }
         )
+
+    @property
+    def deployed_anew(self) -> str:
+        """Which of its models has another batch limit of its own than when it was opened; empty if none."""
+        found = {name: member.deployed_anew for name, member in self._members.items()}
+        return next((f"{one_line(name)}: {why}" for name, why in found.items() if why), "")
 
     def apply(self, configuration: Configuration) -> ApplyReport:
         """Change the models that differ, one after the other; if one refuses, all go back."""

@@ -66,6 +66,16 @@ def test_totals_that_begin_anew_are_no_restart_of_all(group: ReplicaGroup) -> No
     assert not group.describe().counts_by_process
 
 
+def test_one_with_another_model_is_told(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """The grids that all have in common are others then."""
+    assert group.deployed_anew == ""
+    target, server = list(servers.items())[1]
+
+    server.deployed_anew = "it is another one"  # type: ignore[attr-defined]
+
+    assert group.deployed_anew == f"{target}: it is another one"
+
+
 def test_all_are_changed(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """One after the other; what the report says holds for all."""
     wanted = configuration(batch=8)

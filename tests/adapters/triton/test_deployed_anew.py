@@ -67,6 +67,21 @@ def test_its_new_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
             backend.check(found.replace(max_batch_size=64))
 
 
+@pytest.mark.parametrize(("limit", "now"), [(8, None), (32, 32), (0, 1)])
+def test_that_its_limit_is_another_one_is_told(server: Loading, limit: int, now: int | None) -> None:
+    """Once it was asked: the grids are those of the model that was opened. What a knob lowers is no limit."""
+    with opened() as backend:
+        backend.apply(TUNED)
+        assert backend.deployed_anew == ""
+        if now is not None:
+            server.configs["mlp"] = MODEL.format(limit) + THREADS
+
+        backend.current()
+
+        told = f"the model was deployed anew with a max_batch_size of {now}, which was 8"
+        assert backend.deployed_anew == ("" if now is None else told)
+
+
 def test_what_was_found_is_not_put_back_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that the new model takes would be refused."""
     server = serving(monkeypatch, mlp=MODEL.format(8))

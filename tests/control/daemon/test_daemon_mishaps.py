@@ -208,6 +208,27 @@ def test_how_long_a_change_takes_is_known_to_a_later_life(bed: Bed, monkeypatch:
     assert sum("there is no time to undo the last change" in words for words in bed.said) == 2
 
 
+def test_a_model_that_is_deployed_anew_is_attached_to_anew(bed: Bed) -> None:
+    """Its knobs are others; before that a change is judged. Nothing is taken back, and no window is lost."""
+    bed.write(("a", "apply", ""))
+    config = bed.daemon().config.targets[0]
+    with closing(Store(bed.folder / "s.db")) as store:
+        worker = Worker(config, store, fast=True, windows=8, say=bed.say, watch=lambda *_: watch())
+
+        def watch() -> None:
+            if worker.turns == 1:
+                bed.servers["a"].deployed_anew = "it is another one"  # type: ignore[attr-defined]
+
+        worker.run()
+
+    told = [words for words in bed.said if "apply, it runs" in words or "another one" in words]
+    assert told[1] == "a: it is another one; its knobs are read anew"
+    assert ["it runs" in words for words in told] == [True, False, True]
+    assert "going on after" in told[2]
+    assert not any("leaving it" in words or "trying again" in words for words in bed.said)
+    assert (worker.turns, worker.phase) == (8, "stopped")
+
+
 def test_a_change_that_came_about_late_takes_as_long(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was waited for: to undo it may take that long, too."""
     bed.write(("a", "apply", ""))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.adapters import connect
+from tuner.adapters.deployment import deployed_anew
 from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.daemon.maintenance_end import MaintenanceEnd
@@ -169,6 +170,7 @@ class Worker:
             turns, self.mistake = self.turns, None
             try:
                 self._attach()
+                continue  # with the knobs of the model as it is deployed now, or to the end
             except Stopped:
                 break
             except TunerError as error:
@@ -333,7 +335,7 @@ class Worker:
             attachment.profiler.changed()  # by somebody else or by a restart, nobody knows when
 
     def _run_turns(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
-        """Take one turn after the other until stopped; then end as :meth:`_end` says."""
+        """Take turns until stopped, or until the model is another one; then end as :meth:`_end` says."""
         target = standing.id
         self._phase.enter("running")
         maintenance = MaintenanceEnd(
@@ -361,6 +363,11 @@ class Worker:
                 self._observe_traffic(attachment)
                 if self.turns % SAVE_EVERY == 0:
                     self._save(driver, target, record.number)
+                why = deployed_anew(attachment.backend)
+                if why and driver.loop.memory.probation is None:  # a change is judged first
+                    self._say(f"{why}; its knobs are read anew")
+                    self._phase = "starting"
+                    return
                 if isinstance(attachment.clock, Simulated) and not self._fast:
                     self._clock.sleep(attachment.clock.now() - begun)
         finally:
