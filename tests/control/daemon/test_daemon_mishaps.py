@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import tempfile
 import threading
 from contextlib import closing
@@ -17,6 +18,7 @@ from tests.waiting import LONGEST, eventually
 from tuner.adapters import ApplyReport
 from tuner.control.daemon import daemon as daemon_module
 from tuner.control.daemon import worker as worker_module
+from tuner.control.daemon.daemon import Daemon
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import Worker
 from tuner.control.store.store import Store
@@ -109,11 +111,55 @@ def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.Mo
             shown = keeper.shown["a"]
             assert shown.config.mode == "observe"
             assert shown.phase == "waiting: it still hangs; it is started when that has ended"
+            monkeypatch.setattr(daemon_module, "PATIENCE", LONGEST)  # for the end, on a slow machine
             hanging.set()
             eventually(lambda: keeper.workers["a"].config.mode == "observe" and keeper.workers["a"].turns)
             assert keeper.shown == keeper.workers
     finally:
         hanging.set()
+
+
+def test_a_stop_waits_for_no_reload(bed: Bed) -> None:
+    """A target hangs while the file is read again: all have two minutes to end, and not four."""
+    hanging, over = threading.Event(), threading.Event()
+    bed.write(("a", "apply", ""))
+    try:
+        with Running(bed) as keeper:
+            eventually(lambda: "a" in bed.servers)
+            hung = keeper.workers["a"]
+            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(LONGEST)  # type: ignore[func-returns-value]
+            assert hanging.wait(LONGEST)
+            bed.write(("a", "observe", ""))
+            keeper.reload()
+            eventually(lambda: hung.stopping)
+            keeper.stop()
+            eventually(lambda: math.isfinite(hung._deadline), LONGEST / 4)  # the process ends by then
+            over.set()
+    finally:
+        over.set()
+
+    assert not [sentence for sentence in bed.said if "reloaded" in sentence or "did not finish" in sentence]
+
+
+def test_targets_begin_one_after_the_other(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, and when the file is read again: their windows must not all end at one moment."""
+    delays: list[float] = []
+
+    class Idle(Worker):
+        def run(self) -> None:
+            delays.append(self._delay)
+            self._stop.wait(LONGEST)
+
+    monkeypatch.setattr(daemon_module, "Worker", Idle)
+    monkeypatch.setattr(bed, "daemon", lambda: Daemon(bed.path, say=bed.say))
+    bed.write(*[(name, "observe", "") for name in "abc"])
+    with Running(bed) as keeper:
+        eventually(lambda: len(delays) == 3)
+        bed.write(*[(name, "recommend", "") for name in "abc"])
+        keeper.reload()
+        eventually(lambda: len(delays) == 6)
+
+    assert sorted(delays) == pytest.approx([0.0, 0.0, 0.01, 0.01, 0.02, 0.02])
 
 
 def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
@@ -135,6 +181,7 @@ def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
             bed.write(("a", "apply", ""))
             keeper.reload()
             eventually(lambda: sum("still hangs" in sentence for sentence in bed.said) == 2)
+            monkeypatch.setattr(daemon_module, "PATIENCE", LONGEST)  # for the end, on a slow machine
             over.set()
             eventually(lambda: keeper.workers["a"] is not hung and keeper.workers["a"].turns)
             assert keeper.workers["a"].config.mode == "apply"
@@ -164,6 +211,7 @@ def test_a_new_name_waits_for_the_one_that_hangs_on_its_server(
             phases = {name: target.phase for name, target in keeper.shown.items()}
             assert phases["new"] == f"waiting: {said.removeprefix('new: ')}"
             assert phases["old"].startswith("waiting: it was stopped, and did not finish within")
+            monkeypatch.setattr(daemon_module, "PATIENCE", LONGEST)  # for the end, on a slow machine
             over.set()
             eventually(lambda: list(keeper.workers) == ["new"] and keeper.workers["new"].turns)
             assert list(keeper.shown) == ["new"]

@@ -26,7 +26,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -167,8 +167,7 @@ class Daemon:
             try:
                 # Before the workers: what they resolve at their start must not be deleted at once.
                 self._prune(store)
-                for number, target in enumerate(self.config.targets):
-                    self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
+                self._begin_all(self.config.targets, store)
                 return self._wait(store, state)
             finally:
                 self._end(list(self._workers), PATIENCE)
@@ -221,6 +220,11 @@ class Daemon:
             self._waiting.remove(target)
             self._begin(target, store)
 
+    def _begin_all(self, targets: Iterable[TargetConfig], store: Store) -> None:
+        """Start targets, one shortly after the other."""
+        for number, target in enumerate(targets):
+            self._begin(target, store, delay=0.0 if self._fast else number * STAGGER)
+
     def _begin(self, target: TargetConfig, store: Store, *, delay: float = 0.0) -> None:
         """Start a target, now or when one has ended that is in its way."""
         if (other := self._in_the_way(target)) is not None:  # two workers would undo what the other does
@@ -260,14 +264,18 @@ class Daemon:
 
         Args:
             names: The targets.
-            within: How long they have, s: the process ends then.
+            within: How long they have, s: the process ends then. Without it nobody is waited for any longer
+                once the daemon itself is to stop.
         """
         for name in names:
             self._workers[name][0].stop(within)
         deadline = time.monotonic() + PATIENCE
         for name in names:
             worker, thread = self._workers[name]
-            thread.join(max(deadline - time.monotonic(), 0.0))
+            while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+                if self._stopping and math.isinf(within):
+                    return
+                thread.join(min(left, TICK))
             if thread.is_alive():
                 why = f"did not finish within {PATIENCE:.0f} s: {worker.phase}"
                 self._say(name, why)
@@ -304,8 +312,9 @@ class Daemon:
         begun = [name for name in wanted if name not in kept]
         self._waiting, self._absent, self._read = [], {}, self._now()
         self._end(over)
-        for name in begun:
-            self._begin(wanted[name], store)
+        if self._stopping:
+            return
+        self._begin_all([wanted[name] for name in begun], store)
         begun = [name for name in begun if name not in self._absent]
         self.config = config
         gone = ", ".join(name for name in over if name not in wanted) or "none"
