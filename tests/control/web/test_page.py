@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,7 @@ from tests.chromium import CHROMIUM
 from tests.control.daemon.daemon_bed import Bed
 from tests.control.web.site import TOKEN, Site, show_traffic
 from tests.waiting import eventually
+from tuner.control.daemon.phase import AbsentTarget
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
@@ -107,6 +109,18 @@ def test_targets_are_chosen_by_keyboard(page: Page) -> None:
 
     expect(page.get_by_role("heading", name="b", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="b recommend")).to_be_focused()
+
+
+def test_targets_that_do_not_run_are_counted_and_told(page: Page) -> None:
+    """With the reason and since when; who walks through the list by keyboard stays where he is."""
+    site = page.site  # type: ignore[attr-defined]
+    page.get_by_role("button", name="b recommend").focus()
+    config = next(target for target in site.daemon.config.targets if target.name == "b")
+    site.daemon._absent["b"] = AbsentTarget(config=config, phase="waiting: it still hangs", since=time.time())
+
+    expect(page.locator("#state")).to_contain_text("2 targets, 1 not running")
+    expect(page.locator("#targets .bad", has_text="waiting: it still hangs, since ")).to_have_count(1)
+    assert page.evaluate("document.activeElement.dataset.name") == "b"
 
 
 def test_costs_have_one_scale_in_every_target(page: Page) -> None:

@@ -256,7 +256,8 @@ def test_roll_back(site: Site) -> None:
     refused = site.order("/api/targets/b/rollback")
     assert (refused.status, refused.json["detail"]) == (
         409,
-        "b is in mode recommend, in which nothing is changed",
+        "b is in mode recommend, in which nothing is changed; "
+        "write mode: apply for it in the daemon's file, and let the daemon read that again (SIGHUP)",
     )
 
 

@@ -366,7 +366,7 @@ class Worker:
                 why = deployed_anew(attachment.backend)
                 if why and driver.loop.memory.probation is None:  # a change is judged first
                     self._say(f"{why}; its knobs are read anew")
-                    self._phase = "starting"
+                    self._phase.enter("starting")
                     return
                 if isinstance(attachment.clock, Simulated) and not self._fast:
                     self._clock.sleep(attachment.clock.now() - begun)

@@ -56,6 +56,7 @@ Count = Annotated[
     ),
 ]
 LARGEST = 2**53
+APPLY = "write mode: apply for it in the daemon's file, and let the daemon read that again (SIGHUP)"
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body is not JSON, or the Origin is malformed."},
     401: {"model": Problem, "description": "The token is missing or wrong."},
@@ -181,7 +182,7 @@ class Api:
         target = self._known(name)
         mode = target.config.mode
         if changes and mode != "apply":
-            raise HTTPException(409, f"{name} is in mode {mode}, in which nothing is changed")
+            raise HTTPException(409, f"{name} is in mode {mode}, in which nothing is changed; {APPLY}")
         try:
             give(self._store())
         except InvalidInput as error:
