@@ -18,6 +18,18 @@ def payload(number: int) -> bytes:
     return struct.pack("<ii", number, ~number)
 
 
+async def reply_to(dispatcher: Dispatcher, request: Request) -> Reply:
+    """Return the reply to a request, which a front would write as a message."""
+    replies: list[Reply] = []
+
+    def write(reply: Reply) -> bytes:
+        replies.append(reply)
+        return b""
+
+    await dispatcher.infer(request, write)
+    return replies[0]
+
+
 async def outcome(call: Coroutine[Any, Any, Reply]) -> Reply | Refused:
     try:
         return await call
@@ -29,7 +41,7 @@ async def poisson(dispatcher: Dispatcher, count: int, rate: float, seed: int = 0
     """Send numbered requests; return what came of each."""
     rng, tasks = np.random.default_rng(seed), []
     for number in range(count):
-        tasks.append(asyncio.ensure_future(outcome(dispatcher.infer(request(payload(number))))))
+        tasks.append(asyncio.ensure_future(outcome(reply_to(dispatcher, request(payload(number))))))
         await asyncio.sleep(float(rng.exponential(1 / rate)))
     return await asyncio.gather(*tasks)
 
@@ -45,5 +57,5 @@ def echoes(answers: list[Reply | Refused]) -> int:
 async def largest(found: Bench, dispatcher: Dispatcher, like: Request) -> int:
     """Return the largest of the batches of requests that come together."""
     found.servers["a:1"].batches.clear()
-    await asyncio.gather(*[dispatcher.infer(like) for _ in range(20)])
+    await asyncio.gather(*[reply_to(dispatcher, like) for _ in range(20)])
     return max(items for _, items in found.servers["a:1"].batches)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.dispatch.calls import reply_to
 from tests.dispatch.clock import VirtualLoop
 from tests.dispatch.fakes import MS, FakeServer
 from tests.dispatch.random_config import NAMES, random_configuration
@@ -187,7 +188,7 @@ class Life:
 
     async def _asked(self, number: int, visitor: Visitor, width: int, due: float | None) -> None:
         inputs = inputs_of(number, visitor.items, width)
-        reply = await self.dispatcher.infer(Request(visitor.session, inputs, deadline=due))
+        reply = await reply_to(self.dispatcher, Request(visitor.session, inputs, deadline=due))
         assert reply.outputs == (inputs[0]._replace(name="x-out"),)
 
     async def _granted(self, number: int, visitor: Visitor, width: int, due: float | None) -> None:

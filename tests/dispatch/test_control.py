@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.dispatch.calls import reply_to
 from tests.dispatch.clock import run as in_virtual_time
 from tests.dispatch.fakes import FakeServer, bench, request
 from tuner.dispatch.control import Control
@@ -69,7 +70,7 @@ def test_what_it_shows_and_changes() -> None:
 
     async def main() -> None:
         control, dispatcher, server = await controlled()
-        await dispatcher.infer(request())
+        await reply_to(dispatcher, request())
         status, page = await ask(control, get("/metrics"))
         assert status == 200
         assert b'servetune_dispatch_answers_total{session="m",status="ok"} 1.0' in page
@@ -85,7 +86,7 @@ def test_what_it_shows_and_changes() -> None:
         assert status == 200
         assert json.loads(body)["deferral"] == 0.25
         assert dispatcher.pools[0].rules.policy == "eager"
-        await asyncio.gather(*[dispatcher.infer(request()) for _ in range(9)])
+        await asyncio.gather(*[reply_to(dispatcher, request()) for _ in range(9)])
         assert max(items for _, items in server.batches) <= 4
         await control.stop()
         await dispatcher.close()
@@ -126,7 +127,7 @@ def test_another_policy_is_compiled_while_requests_are_answered(monkeypatch: pyt
         while not going.is_set():
             await asyncio.sleep(0.01)
         second = asyncio.create_task(ask(control, post({"m.queue": 9})))
-        await dispatcher.infer(request())
+        await reply_to(dispatcher, request())
         assert (await ask(control, get("/healthz")))[0] == 200
         assert dispatcher.pools[0].rules.policy == "symphony"
         go.set()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.dispatch.calls import echoes, outcome, payload, poisson
+from tests.dispatch.calls import echoes, outcome, payload, poisson, reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, FakeServer, bench, request
 from tuner.dispatch.backends.connection import Lost, ModelLimits
@@ -42,11 +42,11 @@ def test_unlike_requests_share_no_batch() -> None:
             wide = Request("m", (Tensor("x", "FP32", (1, 3), b"x" * 12),))
             marked = request(parameters={"priority": 1})
             for one in (request(), wide, marked):
-                await dispatcher.infer(one)
-            busy = [asyncio.ensure_future(dispatcher.infer(marked)) for _ in range(2)]
+                await reply_to(dispatcher, one)
+            busy = [asyncio.ensure_future(reply_to(dispatcher, marked)) for _ in range(2)]
             await asyncio.sleep(1 * MS)  # the first of them keeps the server busy
             calls = [request(), wide, marked, request(), wide]
-            answers = await asyncio.gather(*map(dispatcher.infer, calls))
+            answers = await asyncio.gather(*[reply_to(dispatcher, one) for one in calls])
             await asyncio.gather(*busy)
         assert sorted(items for _, items in found.servers["a:1"].batches) == [1, 1, 1, 1, 2, 2, 2]
         assert [one.outputs[0].shape for one in answers] == [(1, 2), (1, 3), (1, 2), (1, 2), (1, 3)]
@@ -60,9 +60,9 @@ def test_requests_of_several_items() -> None:
     async def main() -> None:
         found = bench(servers=1)
         async with found as dispatcher:
-            calls = [dispatcher.infer(request(payload(n), items=n)) for n in (1, 3, 5, 4, 2)]
+            calls = [reply_to(dispatcher, request(payload(n), items=n)) for n in (1, 3, 5, 4, 2)]
             answers = await asyncio.gather(*calls)
-            refused = await outcome(dispatcher.infer(request(items=17)))
+            refused = await outcome(reply_to(dispatcher, request(items=17)))
         assert [one.outputs[0].content for one in answers] == [payload(n) * n for n in (1, 3, 5, 4, 2)]
         assert sum(items for _, items in found.servers["a:1"].batches) == 15
         assert isinstance(refused, Refused)
@@ -78,7 +78,7 @@ def test_a_model_that_does_not_batch() -> None:
         found = bench(servers=1)
         found.servers["a:1"].limits_of["m"] = ModelLimits(max_batch=0)
         async with found as dispatcher:
-            answers = await asyncio.gather(*[dispatcher.infer(request(items=3)) for _ in range(3)])
+            answers = await asyncio.gather(*[reply_to(dispatcher, request(items=3)) for _ in range(3)])
         assert [items for _, items in found.servers["a:1"].batches] == [3, 3, 3]
         assert {one.outputs[0].shape for one in answers} == {(3, 2)}
 
@@ -105,9 +105,9 @@ def test_outputs_that_are_the_same_for_all(said_by: str) -> None:
             server.limits_of = {"m": ModelLimits(max_batch=0)}
         count = 4 if said_by == "nobody" else 3
         async with found as dispatcher:
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
             for _ in range(3):
-                calls = [dispatcher.infer(request(deadline=1e9)) for _ in range(1 + count)]
+                calls = [reply_to(dispatcher, request(deadline=1e9)) for _ in range(1 + count)]
                 answers = await asyncio.gather(*calls)
                 assert [one.outputs[1].content for one in answers] == [b"abc"] * len(answers)
         assert len([one for one in found.warnings if "does not batch (output classes" in one]) == (
@@ -126,7 +126,7 @@ def test_a_model_that_cannot_be_served() -> None:
         found.servers["a:1"].limits_of["m"] = ModelLimits(max_batch=8, problem="m is stateful")
         async with found as dispatcher:
             assert not dispatcher.ready("m")
-            refused = await outcome(dispatcher.infer(request()))
+            refused = await outcome(reply_to(dispatcher, request()))
             assert isinstance(refused, Refused)
             assert (refused.status, refused.reason) == (
                 Status.UNAVAILABLE,
@@ -146,13 +146,13 @@ def test_deadlines_of_clients() -> None:
         async with found as dispatcher:
             loop = asyncio.get_running_loop()
             began = loop.time()
-            await dispatcher.infer(request(deadline=began + 15 * MS))
+            await reply_to(dispatcher, request(deadline=began + 15 * MS))
             assert loop.time() - began <= 15 * MS
-            past = await outcome(dispatcher.infer(request(deadline=began)))
+            past = await outcome(reply_to(dispatcher, request(deadline=began)))
             assert isinstance(past, Refused)
             assert past.status is Status.DEADLINE
             patient = [request(payload(n), deadline=loop.time() + 1.0) for n in range(200)]
-            answers = await asyncio.gather(*[outcome(dispatcher.infer(one)) for one in patient])
+            answers = await asyncio.gather(*[outcome(reply_to(dispatcher, one)) for one in patient])
             assert sum(isinstance(one, Reply) for one in answers) == 200
 
     run(main())
@@ -164,7 +164,7 @@ def test_overload_is_refused_with_its_reason() -> None:
     async def main() -> None:
         found = bench({"queue": 100}, servers=1)
         async with found as dispatcher:
-            answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(150)])
+            answers = await asyncio.gather(*[outcome(reply_to(dispatcher, request())) for _ in range(150)])
         refused = [one for one in answers if isinstance(one, Refused)]
         assert {one.status for one in refused} == {Status.DEADLINE, Status.EXHAUSTED}
         assert max(seconds for _, _, seconds in found.counts.ends) <= 50 * MS + 1e-9
@@ -179,7 +179,7 @@ def test_a_request_that_is_larger_than_the_queue() -> None:
 
     async def main() -> None:
         async with bench({"queue": 2}, servers=1) as dispatcher:
-            refused = await outcome(dispatcher.infer(request(items=3)))
+            refused = await outcome(reply_to(dispatcher, request(items=3)))
             assert isinstance(refused, Refused)
             assert refused.reason == "has 3 items, but the queue of m holds 2"
             assert refused.status is Status.INVALID
@@ -193,9 +193,9 @@ def test_a_withdrawn_request_is_not_executed() -> None:
     async def main() -> None:
         found = bench(servers=1)
         async with found as dispatcher:
-            await dispatcher.infer(request())
-            gone = asyncio.ensure_future(dispatcher.infer(request(b"8bytes!!")))
-            stays = asyncio.ensure_future(dispatcher.infer(request()))
+            await reply_to(dispatcher, request())
+            gone = asyncio.ensure_future(reply_to(dispatcher, request(b"8bytes!!")))
+            stays = asyncio.ensure_future(reply_to(dispatcher, request()))
             await asyncio.sleep(1 * MS)
             gone.cancel()
             await stays
@@ -220,7 +220,7 @@ def test_who_leaves_at_the_deadline_was_not_answered(mode: str, at: float, ends:
                 await asyncio.sleep(at * MS)
                 grant.end(Ended())
             else:
-                call = asyncio.ensure_future(dispatcher.infer(request(deadline=due)))
+                call = asyncio.ensure_future(reply_to(dispatcher, request(deadline=due)))
                 await asyncio.sleep(at * MS)
                 call.cancel()
             await asyncio.sleep(1 * MS)
@@ -237,7 +237,7 @@ def test_one_bad_request_spoils_no_batch() -> None:
         found.servers["a:1"].poison = b"POISONED"
         async with found as dispatcher:
             calls = [request(b"POISONED" if n == 2 else payload(n)) for n in range(5)]
-            answers = await asyncio.gather(*[outcome(dispatcher.infer(one)) for one in calls])
+            answers = await asyncio.gather(*[outcome(reply_to(dispatcher, one)) for one in calls])
         assert [type(one) for one in answers] == [Reply, Reply, Refused, Reply, Reply]
 
     run(main())
@@ -251,7 +251,7 @@ def test_a_version_that_no_server_has_takes_none_out() -> None:
         async with found as dispatcher:
             load = asyncio.ensure_future(poisson(dispatcher, 300, 400))
             for _ in range(10):
-                refused = await outcome(dispatcher.infer(request(version="99")))
+                refused = await outcome(reply_to(dispatcher, request(version="99")))
                 assert isinstance(refused, Refused)
                 assert refused.status is Status.NOT_FOUND
                 await asyncio.sleep(20 * MS)
@@ -270,7 +270,7 @@ def test_a_model_that_is_gone_is_noticed_at_once() -> None:
             found.servers["a:1"].unloaded = True
             answers = []
             for number in range(5):
-                answers.append(await outcome(dispatcher.infer(request(payload(number)))))
+                answers.append(await outcome(reply_to(dispatcher, request(payload(number)))))
                 await asyncio.sleep(1 * MS)
             assert [one.status for one in answers if isinstance(one, Refused)] == [Status.NOT_FOUND]
             assert found.counts.switches[2:] == [("a:1", False)]
@@ -287,14 +287,14 @@ def test_a_bug_costs_one_batch(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         found = bench({"slo_ms": 200.0}, servers=1, policy="eager")
         async with found as dispatcher:
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
             await asyncio.sleep(1 * MS)
             began = asyncio.get_running_loop().time()
             found.servers["a:1"].broken = True
-            answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(3)])
+            answers = await asyncio.gather(*[outcome(reply_to(dispatcher, request())) for _ in range(3)])
             assert asyncio.get_running_loop().time() == began
             found.servers["a:1"].broken = False
-            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(dispatcher, request()), Reply)
         statuses = [one.status for one in answers if isinstance(one, Refused)]
         assert statuses == [Status.INTERNAL] * 3
 
@@ -358,7 +358,7 @@ def test_a_batch_that_was_given_up(answers: bool) -> None:
         found.servers["a:1"] = hanging
         async with found as dispatcher:
             (server,) = dispatcher.pools[0].servers
-            refused = await outcome(dispatcher.infer(request()))
+            refused = await outcome(reply_to(dispatcher, request()))
             assert isinstance(refused, Refused)
             while ("a:1", False) not in found.counts.switches:
                 await asyncio.sleep(1 * MS)
@@ -387,7 +387,7 @@ def test_a_request_that_kills_servers_is_given_up() -> None:
         found = bench({"slo_ms": 5000.0}, servers=MOST_TRIES + 2, policy="eager")
         found.servers = {name: Fragile(name) for name in found.servers}
         async with found as dispatcher:
-            refused = await outcome(dispatcher.infer(request()))
+            refused = await outcome(reply_to(dispatcher, request()))
             assert isinstance(refused, Refused)
             assert refused.status is Status.UNAVAILABLE
             assert sum(len(server.batches) for server in found.servers.values()) == MOST_TRIES
@@ -404,14 +404,14 @@ def test_without_servers() -> None:
         found.servers["a:1"].alive = False
         async with found as dispatcher:
             assert not dispatcher.ready("m")
-            refused = await outcome(dispatcher.infer(request()))
+            refused = await outcome(reply_to(dispatcher, request()))
             assert isinstance(refused, Refused)
             assert refused.status is Status.UNAVAILABLE
             assert "a:1 does not answer" in refused.reason
             found.servers["a:1"].alive = True
             await asyncio.sleep(1.0)
             assert dispatcher.ready("m")
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
 
     run(main())
 
@@ -425,12 +425,12 @@ def test_items_are_counted_once_a_server_says_whether_there_are_any() -> None:
         server.limits_of, server.alive = {"m": ModelLimits(max_batch=0)}, False
         tensors = (Tensor("x", "FP32", (2,), bytes(8)), Tensor("z", "FP32", (1, 2), bytes(8)))
         async with found as dispatcher:
-            refused = await outcome(dispatcher.infer(Request("m", tensors)))
+            refused = await outcome(reply_to(dispatcher, Request("m", tensors)))
             assert isinstance(refused, Refused)
             assert refused.status is Status.UNAVAILABLE
             server.alive = True
             await asyncio.sleep(1.0)
-            assert isinstance(await dispatcher.infer(Request("m", tensors)), Reply)
+            assert isinstance(await reply_to(dispatcher, Request("m", tensors)), Reply)
 
     run(main())
 
@@ -465,11 +465,11 @@ def test_the_end_answers_what_was_taken() -> None:
     async def main() -> None:
         found = bench(servers=1)
         async with found as dispatcher:
-            taken = asyncio.ensure_future(dispatcher.infer(request()))
+            taken = asyncio.ensure_future(reply_to(dispatcher, request()))
             await asyncio.sleep(0)
             closing = asyncio.ensure_future(dispatcher.close())
             await asyncio.sleep(0)
-            refused = await outcome(dispatcher.infer(request()))
+            refused = await outcome(reply_to(dispatcher, request()))
             await closing
             assert isinstance(refused, Refused)
             assert refused.status is Status.UNAVAILABLE

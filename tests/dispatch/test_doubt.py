@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 from tritonclient.grpc import service_pb2
 
-from tests.dispatch.calls import outcome
+from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
 from tuner.dispatch.backends.catalogue import connect
@@ -53,7 +53,7 @@ def test_a_model_that_is_not_available() -> None:
         found = bench({"name": "m", "slo_ms": 500.0}, {"name": "n", "slo_ms": 500.0}, servers=1)
         async with found as dispatcher:
             refusing = Refusing(found, "a:1")
-            calls = [dispatcher.infer(request(session=name)) for _ in range(20) for name in "mn"]
+            calls = [reply_to(dispatcher, request(session=name)) for _ in range(20) for name in "mn"]
             answers = await asyncio.gather(*[outcome(one) for one in calls])
             assert [type(one) for one in answers[1::2]] == [Reply] * 20
             for refused in answers[::2]:
@@ -75,11 +75,11 @@ def test_a_request_for_which_a_model_is_not_available() -> None:
     async def main() -> None:
         found = bench({"slo_ms": 500.0}, servers=1)
         async with found as dispatcher:
-            await dispatcher.infer(request())  # now its kind can share batches
+            await reply_to(dispatcher, request())  # now its kind can share batches
             await asyncio.sleep(1 * MS)
             Refusing(found, "a:1", holds=b"poison!!")
             payloads = [b"12345678"] * 5 + [b"poison!!"] + [b"12345678"] * 5
-            answers = await asyncio.gather(*[outcome(dispatcher.infer(request(one))) for one in payloads])
+            answers = await asyncio.gather(*[outcome(reply_to(dispatcher, request(one))) for one in payloads])
             assert [type(one) for one in answers] == [Reply] * 5 + [Refused] + [Reply] * 5
         assert found.counts.switches == [("a:1", True)]
 
@@ -94,10 +94,10 @@ def test_a_server_that_ends(together: int) -> None:
         found = bench({"slo_ms": 500.0}, policy="eager")
         async with found as dispatcher:
             for _ in range(4):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             refusing = [Refusing(found, "a:1")]
             found.servers["a:1"].unloaded = True
-            calls = [dispatcher.infer(request()) for _ in range(together)]
+            calls = [reply_to(dispatcher, request()) for _ in range(together)]
             answers = await asyncio.gather(*[outcome(one) for one in calls])
             assert [type(one) for one in answers] == [Reply] * together
             assert [one.asked for one in refusing] == [1]
@@ -146,7 +146,7 @@ def test_a_triton_with_a_model_that_is_not_available() -> None:
         dispatcher = Dispatcher(found.config, connect, found.counts, found.warnings.append)
         await dispatcher.start(60.0)
         try:
-            calls = [dispatcher.infer(request(session=name)) for _ in range(10) for name in "mn"]
+            calls = [reply_to(dispatcher, request(session=name)) for _ in range(10) for name in "mn"]
             answers = await asyncio.gather(*[outcome(one) for one in calls])
         finally:
             await dispatcher.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.dispatch.calls import reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import bench, request
 from tuner.dispatch.knobs import POLICIES, current, set_knobs
@@ -63,7 +64,7 @@ def test_limits_that_are_not_named_stay_as_they_are() -> None:
             server.alive = True
             await asyncio.sleep(1.0)
             assert current(dispatcher.pools)["m.max_batch"] == 16
-            assert isinstance(await dispatcher.infer(request(items=16)), Reply)
+            assert isinstance(await reply_to(dispatcher, request(items=16)), Reply)
             await set_knobs(dispatcher.pools, {"m.max_batch": 4})
             (session,) = dispatcher.pools[0].sessions
             assert (session.max_batch, session.queue) == (4, 50)

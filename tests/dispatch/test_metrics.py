@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.dispatch.calls import reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
 from tuner.dispatch.grant import Ask
@@ -18,7 +19,7 @@ async def send(found: Bench, seconds: int) -> None:
     """Send a request each second."""
     for _ in range(seconds):
         with suppress(Refused):
-            await found.dispatcher.infer(request())
+            await reply_to(found.dispatcher, request())
         await asyncio.sleep(1.0)
 
 
@@ -92,7 +93,7 @@ def test_a_pool_that_has_grown_asks_for_no_more() -> None:
                 """Send 100 requests in a second; return how many instances there are and should be."""
                 calls = []
                 for _ in range(100):
-                    calls.append(asyncio.ensure_future(dispatcher.infer(request())))
+                    calls.append(asyncio.ensure_future(reply_to(dispatcher, request())))
                     await asyncio.sleep(0.01)
                 await asyncio.gather(*calls, return_exceptions=True)
                 advice = metrics.scaling(dispatcher.pools)["m"]
@@ -119,7 +120,9 @@ def test_while_no_backend_is_up_sizes_are_not_counted(mode: str) -> None:
         async with found as dispatcher:
             with pytest.raises(Refused, match="no backend is up"):
                 await (
-                    dispatcher.infer(request(items=8)) if mode == "proxy" else dispatcher.grant(Ask("m", 8))
+                    reply_to(dispatcher, request(items=8))
+                    if mode == "proxy"
+                    else dispatcher.grant(Ask("m", 8))
                 )
         totals = metrics.totals.of("m")
         assert (totals.arrivals, totals.sizes) == (1, {})
@@ -186,7 +189,7 @@ def test_execution_counts_for_each_request() -> None:
         found = bench(servers=1)
         found.counts = metrics = Metrics(asyncio.get_running_loop().time)  # type: ignore[assignment]
         async with found as dispatcher:
-            await asyncio.gather(*[dispatcher.infer(request(items=8)) for _ in range(2)])
+            await asyncio.gather(*[reply_to(dispatcher, request(items=8)) for _ in range(2)])
         assert found.servers["a:1"].batches == [("m", 8), ("m", 8)]
         totals = metrics.totals
         assert (totals.requests, totals.inferences) == (2, 16)

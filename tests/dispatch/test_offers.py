@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.calls import outcome
+from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, bench, request
 from tuner.dispatch.pool.offers import APART, Offers
@@ -25,9 +25,9 @@ def test_patient_requests_take_turns(patient: int) -> None:
         found = bench({"max_batch": 1}, servers=1)
         found.servers["a:1"].beta = 29 * MS
         async with found as dispatcher:
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
             due = asyncio.get_running_loop().time() + 3.0
-            calls = [dispatcher.infer(request(deadline=due)) for _ in range(patient)]
+            calls = [reply_to(dispatcher, request(deadline=due)) for _ in range(patient)]
             answers = await asyncio.gather(*calls, return_exceptions=True)
         kinds = [entry["kind"] for one in found.journal.segments for entry in one.log.entries]
         assert kinds.count(ARRIVE) < patient + 3.0 / APART
@@ -48,16 +48,16 @@ def test_late_requests_hold_up_no_others(policy: str) -> None:
         async with found as dispatcher:
             loop = asyncio.get_running_loop()
             for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             burst = [
-                asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=loop.time() + 20.0))))
+                asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=loop.time() + 20.0))))
                 for _ in range(400)
             ]
             await asyncio.sleep(60 * MS)
             overdue = dispatcher.pools[0].overdue("m")
             new = []
             for _ in range(100):
-                new += [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(10)]
+                new += [asyncio.ensure_future(outcome(reply_to(dispatcher, request()))) for _ in range(10)]
                 await asyncio.sleep(20 * MS)
             answers = await asyncio.gather(*new)
             late = await asyncio.gather(*burst)
@@ -77,12 +77,12 @@ def test_how_many_late_requests_may_wait() -> None:
         found.servers["a:1"].beta = 29 * MS
         async with found as dispatcher:
             loop, pool = asyncio.get_running_loop(), dispatcher.pools[0]
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
 
             def ask(count: int) -> list[asyncio.Future[Any]]:
                 due = loop.time() + 0.5
                 return [
-                    asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due))))
+                    asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=due))))
                     for _ in range(count)
                 ]
 
@@ -114,13 +114,14 @@ def test_what_becomes_of_late_requests_at_a_reload() -> None:
             loop = asyncio.get_running_loop()
             due = loop.time() + 20.0
             late = [
-                asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due)))) for _ in range(300)
+                asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=due))))
+                for _ in range(300)
             ]
             await asyncio.sleep(100 * MS)
             overdue = dispatcher.pools[0].overdue("m")
             await dispatcher.reload(bench({"backends": ["triton://b:1/m"], "queue": 100}).config)
             assert abs(dispatcher.pools[0].overdue("m") - overdue) < 20
-            answers = [await outcome(dispatcher.infer(request())) for _ in range(50)]
+            answers = [await outcome(reply_to(dispatcher, request())) for _ in range(50)]
             assert [type(one) for one in answers] == [Reply] * 50
             assert [type(one) for one in await asyncio.gather(*late)] == [Reply] * 300
         assert overdue > 200
@@ -140,12 +141,12 @@ def test_a_long_slo_keeps_no_other_session_waiting() -> None:
         async with found as dispatcher:
             loop = asyncio.get_running_loop()
             for name in ("slow", "quick"):
-                await dispatcher.infer(request(session=name))
+                await reply_to(dispatcher, request(session=name))
             due = loop.time() + 60.0
             offers = dispatcher.pools[0]._flow.offers
             offers.add(Pending(Request("slow", ()), 1, loop.time(), due, loop.create_future(), None), due, 9)
             began = loop.time()
-            calls = [dispatcher.infer(request(session="quick", deadline=due)) for _ in range(4)]
+            calls = [reply_to(dispatcher, request(session="quick", deadline=due)) for _ in range(4)]
             answers = await asyncio.gather(*map(outcome, calls))
             assert loop.time() - began < 1.0
             assert [type(one) for one in answers] == [Reply] * 4
@@ -162,9 +163,9 @@ def test_late_requests_wait_for_no_deferral(policy: str) -> None:
         found.servers["a:1"].alpha = found.servers["a:1"].beta = 50 * MS
         async with found as dispatcher:
             for _ in range(2):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             due = asyncio.get_running_loop().time() + 60.0
-            calls = [outcome(dispatcher.infer(request(deadline=due))) for _ in range(600)]
+            calls = [outcome(reply_to(dispatcher, request(deadline=due))) for _ in range(600)]
             assert [type(one) for one in await asyncio.gather(*calls)] == [Reply] * 600
 
     run(main())
@@ -209,7 +210,8 @@ def test_what_becomes_of_late_requests_in_an_outage() -> None:
         async with found as dispatcher:
             due = asyncio.get_running_loop().time() + 20.0
             late = [
-                asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due)))) for _ in range(300)
+                asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=due))))
+                for _ in range(300)
             ]
             await asyncio.sleep(100 * MS)
             assert dispatcher.pools[0].overdue("m") > 200

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.dispatch.calls import outcome
+from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.client.frontends import frontend
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
@@ -61,7 +61,7 @@ class Broken:
 
 async def ask(dispatcher: Dispatcher, content: bytes = GOOD, session: str = "m") -> str:
     """Send a request; return what came of it."""
-    found = await outcome(dispatcher.infer(request(content, session)))
+    found = await outcome(reply_to(dispatcher, request(content, session)))
     return "ok" if isinstance(found, Reply) else found.status.value
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.calls import largest
+from tests.dispatch.calls import largest, reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
@@ -31,7 +31,7 @@ def test_a_timer_of_the_old_scheduler_does_not_move_the_clock(policy: str, chang
         found = bench({"slo_ms": 300.0}, policy=policy, options=options)
         async with found as dispatcher:
             loop, pool = asyncio.get_running_loop(), dispatcher.pools[0]
-            call = asyncio.ensure_future(dispatcher.infer(request()))
+            call = asyncio.ensure_future(reply_to(dispatcher, request()))
             await asyncio.sleep(1 * MS)
             call.cancel()
             await asyncio.sleep(1 * MS)
@@ -41,7 +41,7 @@ def test_a_timer_of_the_old_scheduler_does_not_move_the_clock(policy: str, chang
                 pool.servers[1].lost("b:1: connection reset")
             await asyncio.sleep(0.5)
             began = loop.time()
-            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(dispatcher, request()), Reply)
             assert loop.time() - began <= 0.3
 
     run(main())
@@ -54,9 +54,9 @@ def test_what_is_planned_again_makes_no_timer_late() -> None:
         found = bench({"slo_ms": 10_000.0}, servers=1)
         async with found as dispatcher:
             pool = dispatcher.pools[0]
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
             await asyncio.sleep(0.1)
-            call = asyncio.ensure_future(dispatcher.infer(request()))
+            call = asyncio.ensure_future(reply_to(dispatcher, request()))
             for _ in range(20):
                 await asyncio.sleep(20 * MS)
                 pool.reconfigure(pool.rules, pool.sessions)
@@ -79,7 +79,7 @@ def test_a_slow_session_spoils_no_fast_one() -> None:
 
             async def send(session: str, every: float) -> None:
                 while loop.time() < ends:
-                    calls.append(asyncio.ensure_future(dispatcher.infer(request(session=session))))
+                    calls.append(asyncio.ensure_future(reply_to(dispatcher, request(session=session))))
                     await asyncio.sleep(every)
 
             async def set_knobs() -> None:
@@ -119,10 +119,10 @@ def test_what_a_new_scheduler_cannot_serve_in_time() -> None:
             loop, pool = asyncio.get_running_loop(), dispatcher.pools[0]
             found.servers["a:1"].beta = 80 * MS
             for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
-            busy = asyncio.ensure_future(dispatcher.infer(request()))
+                await reply_to(dispatcher, request())
+            busy = asyncio.ensure_future(reply_to(dispatcher, request()))
             await asyncio.sleep(1 * MS)
-            late = asyncio.ensure_future(dispatcher.infer(request(deadline=loop.time() + 100 * MS)))
+            late = asyncio.ensure_future(reply_to(dispatcher, request(deadline=loop.time() + 100 * MS)))
             await asyncio.sleep(50 * MS)
             pool.reconfigure(pool.rules, [replace(pool.session("m"), max_batch=8)])
             with pytest.raises(Refused, match="too near for every backend") as refused:
@@ -147,7 +147,7 @@ def test_kinds_that_no_server_takes_have_no_stream() -> None:
         async with found as dispatcher:
             for number in range(2 * MOST_KINDS):
                 with pytest.raises(Refused, match="cannot read"):
-                    await dispatcher.infer(odd(number, b"POISONED"))
+                    await reply_to(dispatcher, odd(number, b"POISONED"))
             schedulers = len(found.journal.segments)
             assert await largest(found, dispatcher, request()) > 4
             assert len(found.journal.segments) == schedulers + 1
@@ -162,11 +162,11 @@ def test_a_kind_that_is_used_takes_the_place_of_one_that_is_not() -> None:
         found = bench({"slo_ms": 200.0}, servers=1)
         async with found as dispatcher:
             for number in range(MOST_KINDS):
-                await dispatcher.infer(odd(number))
+                await reply_to(dispatcher, odd(number))
             assert await largest(found, dispatcher, request()) > 4
             for number in range(3 * MOST_KINDS):
-                await dispatcher.infer(odd(number))
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, odd(number))
+                await reply_to(dispatcher, request())
                 await asyncio.sleep(GIVE_WAY / 4)
             assert await largest(found, dispatcher, request()) > 4
             streams = len(found.journal.segments[-1].spec.sessions)
@@ -183,7 +183,7 @@ def test_a_kind_of_many_words_is_not_kept() -> None:
         found = bench({"slo_ms": 400.0}, servers=1)
         async with found as dispatcher:
             long = request(parameters={"a": "b" * LONGEST_KIND})
-            await dispatcher.infer(long)
+            await reply_to(dispatcher, long)
             assert await largest(found, dispatcher, long) == 1
             assert await largest(found, dispatcher, request()) > 4
 
@@ -202,7 +202,7 @@ def test_requests_with_sizes(policy: str, items: int) -> None:
             (spec,) = found.journal.segments[0].spec.sessions
             assert spec.latency.shape == (1, 1 + 32)
             for _ in range(2):
-                await dispatcher.infer(request(items=items))
+                await reply_to(dispatcher, request(items=items))
                 await asyncio.sleep(0.1)
         assert found.servers["a:1"].batches == [("m", items)] * 2
 
@@ -216,7 +216,7 @@ def test_a_limit_below_a_request_that_waits(policy: str) -> None:
     async def main() -> None:
         found = bench({"slo_ms": 400.0}, servers=1, policy=policy)
         async with found as dispatcher:
-            calls = [asyncio.ensure_future(dispatcher.infer(request(items=15))) for _ in range(2)]
+            calls = [asyncio.ensure_future(reply_to(dispatcher, request(items=15))) for _ in range(2)]
             await asyncio.sleep(1 * MS)
             pool = dispatcher.pools[0]
             pool.reconfigure(pool.rules, [replace(pool.session("m"), max_batch=4)])
@@ -238,7 +238,7 @@ def test_entries_without_a_request_end_in_their_turn() -> None:
         async with found as dispatcher:
             calls = []
             for _ in range(20):
-                calls.append(asyncio.ensure_future(dispatcher.infer(request(items=6))))
+                calls.append(asyncio.ensure_future(reply_to(dispatcher, request(items=6))))
                 await asyncio.sleep(11 * MS)
             await asyncio.gather(*calls)
         seconds = [seconds for *_, seconds in found.counts.executed_batches]
@@ -260,7 +260,7 @@ def test_what_a_policy_has_learned_outlives_a_change_of_something_else(policy: s
         found = bench({"slo_ms": 200.0}, servers=1, policy=policy)
         async with found as dispatcher:
             for _ in range(20):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             pool = dispatcher.pools[0]
             assert pool.scheduler is not None
             before, schedulers = learned(policy, pool.scheduler.policy), len(found.journal.segments)
@@ -273,7 +273,7 @@ def test_what_a_policy_has_learned_outlives_a_change_of_something_else(policy: s
             assert found.journal.segments[-1].changes[-1].delays == delays
             pool.reconfigure(pool.rules, [replace(limits, max_batch=8)])
             assert len(found.journal.segments) == schedulers + 1
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
         assert [one.replay() for one in found.journal.segments] == [None] * len(found.journal.segments)
 
     run(main())
@@ -289,7 +289,7 @@ def test_what_was_not_executed_teaches_nothing(network: dict[str, float] | None)
             for rate, count in ((40, 20), (400, 100)):
                 calls = []
                 for _ in range(count):
-                    calls.append(asyncio.ensure_future(dispatcher.infer(request(items=16))))
+                    calls.append(asyncio.ensure_future(reply_to(dispatcher, request(items=16))))
                     await asyncio.sleep(1 / rate)
                 answers = await asyncio.gather(*calls, return_exceptions=True)
             assert sum(isinstance(one, Refused) for one in answers) > 50
@@ -324,7 +324,7 @@ def test_a_model_that_is_deployed_anew_has_its_new_limit(limit: int) -> None:
         found = bench({"slo_ms": 400.0}, servers=1)
         server = found.servers["a:1"] = StrictServer("a:1", limits_of={"m": ModelLimits(max_batch=6)})
         async with found as dispatcher:
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
             assert await largest(found, dispatcher, request()) == 6
             server.limits_of["m"] = ModelLimits(max_batch=limit)
             await asyncio.sleep(ASK_LIMITS + PROBE_UP)
@@ -374,7 +374,7 @@ def test_the_way_does_not_count_as_execution() -> None:
         async with found as dispatcher:
             calls = []
             for _ in range(100):
-                calls.append(asyncio.ensure_future(dispatcher.infer(request())))
+                calls.append(asyncio.ensure_future(reply_to(dispatcher, request())))
                 await asyncio.sleep(5 * MS)
             await asyncio.gather(*calls)
         executed = found.counts.executed_batches

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.calls import largest, outcome
+from tests.dispatch.calls import largest, outcome, reply_to
 from tests.dispatch.clock import VirtualLoop, run
 from tests.dispatch.fakes import MS, FakeServer, bench, request
 from tuner.dispatch.backends.connection import ModelLimits
@@ -28,7 +28,7 @@ def test_deadlines_below_what_is_assumed(policy: str, profile: dict[str, float] 
             answers = []
             for _ in range(30):
                 due = asyncio.get_running_loop().time() + 200 * MS
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                answers.append(await outcome(reply_to(dispatcher, request(deadline=due))))
         assert [type(one) for one in answers] == [Reply] * 30
 
     run(main())
@@ -46,10 +46,10 @@ def test_a_batch_that_is_larger_than_all_before_takes_no_server_out(alone: bool)
         async with found as dispatcher:
             if not alone:
                 for _ in range(20):
-                    await dispatcher.infer(request())
+                    await reply_to(dispatcher, request())
             due = asyncio.get_running_loop().time() + 2.0
             calls = [request(items=32, deadline=due)] if alone else [request(deadline=due)] * 32
-            answers = await asyncio.gather(*(outcome(dispatcher.infer(one)) for one in calls))
+            answers = await asyncio.gather(*(outcome(reply_to(dispatcher, one)) for one in calls))
         assert [type(one) for one in answers] == [Reply] * len(calls)
         assert [address for address, up in found.counts.switches if not up] == []
 
@@ -64,13 +64,13 @@ def test_a_deadline_below_what_is_assumed_of_some_servers() -> None:
         found.servers["b:1"].alive = False
         async with found as dispatcher:
             for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             found.servers["b:1"].alive = True
             await asyncio.sleep(1.0)
             answers = []
             for _ in range(30):
                 due = asyncio.get_running_loop().time() + 50 * MS
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                answers.append(await outcome(reply_to(dispatcher, request(deadline=due))))
         assert [type(one) for one in answers] == [Reply] * 30
 
     run(main())
@@ -83,7 +83,7 @@ def test_a_profile_by_which_nothing_is_in_time(policy: str) -> None:
     async def main() -> None:
         found = bench({"profile": {"alpha_ms": 1.0, "beta_ms": 60.0}}, servers=1, policy=policy)
         async with found as dispatcher:
-            answers = [await outcome(dispatcher.infer(request())) for _ in range(30)]
+            answers = [await outcome(reply_to(dispatcher, request())) for _ in range(30)]
         assert [type(one) for one in answers] == [Reply] * 30
 
     run(main())
@@ -100,7 +100,7 @@ def test_a_server_of_which_nothing_is_known_and_batches_that_wait_as_long_as_the
         async with found as dispatcher:
             answers = []
             for _ in range(30):
-                answers.append(await outcome(dispatcher.infer(request())))
+                answers.append(await outcome(reply_to(dispatcher, request())))
                 await asyncio.sleep(100 * MS)
         assert sum(isinstance(one, Refused) for one in answers) <= servers
 
@@ -118,7 +118,7 @@ def test_what_was_tried_and_takes_too_long_is_refused() -> None:
         async with found as dispatcher:
             for _ in range(30):
                 due = asyncio.get_running_loop().time() + 200 * MS
-                refused = await outcome(dispatcher.infer(request(deadline=due)))
+                refused = await outcome(reply_to(dispatcher, request(deadline=due)))
                 assert isinstance(refused, Refused)
                 reasons.append(refused.reason)
                 await asyncio.sleep(0.5)
@@ -143,12 +143,12 @@ def test_a_server_that_has_become_faster_while_all_hurry(policy: str, slow: floa
         server.beta = slow
         async with found as dispatcher:
             for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             server.beta = 4 * MS
             answers = []
             for _ in range(100):
                 due = asyncio.get_running_loop().time() + deadline
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                answers.append(await outcome(reply_to(dispatcher, request(deadline=due))))
                 await asyncio.sleep(0.2)
         late = answers[int((DOUBTED_AFTER + 1.0) / 0.2) :]
         assert [type(one) for one in late] == [Reply] * len(late)
@@ -169,12 +169,12 @@ def test_a_spread_that_is_over_while_all_hurry(slo_ms: float) -> None:
         async with found as dispatcher:
             for number in range(60):
                 server.beta = 99 * MS if number % 4 == 0 else 9 * MS
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             server.beta = 9 * MS
             answers = []
             for _ in range(100):
                 due = asyncio.get_running_loop().time() + 25 * MS
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                answers.append(await outcome(reply_to(dispatcher, request(deadline=due))))
                 await asyncio.sleep(0.2)
         assert isinstance(answers[10], Refused)
         late = answers[int((DOUBTED_AFTER + 2.0) / 0.2) :]
@@ -192,14 +192,14 @@ def test_a_pause_of_the_process_keeps_no_request_away_for_ever(pauses: int, unti
         async with found as dispatcher:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualLoop)
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
             for _ in range(pauses):
-                waits = asyncio.ensure_future(outcome(dispatcher.infer(request())))
+                waits = asyncio.ensure_future(outcome(reply_to(dispatcher, request())))
                 await asyncio.sleep(1 * MS)
                 loop.jumping.now += 10.0
                 assert isinstance(await waits, Refused)
             await asyncio.sleep(until)
-            answers = [await outcome(dispatcher.infer(request())) for _ in range(5)]
+            answers = [await outcome(reply_to(dispatcher, request())) for _ in range(5)]
         assert [type(one) for one in answers] == [Reply] * 5
 
     run(main())
@@ -231,8 +231,8 @@ def test_a_batch_that_was_slow_by_accident(policy: str) -> None:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualLoop)
             for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
-            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(3)]
+                await reply_to(dispatcher, request())
+            calls = [asyncio.ensure_future(outcome(reply_to(dispatcher, request()))) for _ in range(3)]
             if policy == "eager":  # which sends the first one alone
                 await calls[0]
             while not found.servers["a:1"].executing:
@@ -240,7 +240,7 @@ def test_a_batch_that_was_slow_by_accident(policy: str) -> None:
             loop.jumping.now += 10.0  # our process pauses while a batch of several executes
             await asyncio.gather(*calls)
             for _ in range(int(DOUBTED_AFTER + 5.0)):
-                await outcome(dispatcher.infer(request()))
+                await outcome(reply_to(dispatcher, request()))
                 await asyncio.sleep(1.0)
             assert await largest(found, dispatcher, request()) > 4
 
@@ -258,7 +258,7 @@ def test_sizes_of_which_a_wrong_profile_is_assumed(policy: str, profile: dict[st
         found = bench({"slo_ms": 200.0, "profile": profile}, policy=policy, options={"refuse": True})
         async with found as dispatcher:
             for items in (16, 2, 1) * 10:
-                await dispatcher.infer(request(items=items))
+                await reply_to(dispatcher, request(items=items))
 
     run(main())
 
@@ -272,15 +272,15 @@ def test_what_a_policy_has_learned_keeps_no_request_away_for_ever() -> None:
         async with found as dispatcher:
             loop = asyncio.get_running_loop()
             for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             began, answer = loop.time(), None
             while not isinstance(answer, Reply):
-                answer = await outcome(dispatcher.infer(request(items=8, deadline=loop.time() + 30 * MS)))
+                answer = await outcome(reply_to(dispatcher, request(items=8, deadline=loop.time() + 30 * MS)))
                 await asyncio.sleep(0.1)
                 assert loop.time() < began + DOUBTED_AFTER + 1.0
             assert loop.time() > began + 1.0
             for _ in range(10):
-                await dispatcher.infer(request(items=8, deadline=loop.time() + 30 * MS))
+                await reply_to(dispatcher, request(items=8, deadline=loop.time() + 30 * MS))
 
     run(main())
 
@@ -295,7 +295,7 @@ def test_a_server_that_is_slower_than_anybody_would_wait() -> None:
             answers = []
             for _ in range(30):
                 due = asyncio.get_running_loop().time() + 5.0
-                answers.append(await outcome(dispatcher.infer(request(deadline=due))))
+                answers.append(await outcome(reply_to(dispatcher, request(deadline=due))))
                 await asyncio.sleep(1.0)
         assert [type(one) for one in answers[-20:]] == [Reply] * 20
         assert found.counts.switches[-1] == ("a:1", True)
@@ -330,11 +330,11 @@ def test_a_server_that_is_suddenly_much_slower() -> None:
         async with found as dispatcher:
             loop = asyncio.get_running_loop()
             for _ in range(5 * ENOUGH):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             server.beta = 300 * MS
             answers = []
             for _ in range(20):
-                answers.append(await outcome(dispatcher.infer(request(deadline=loop.time() + 5.0))))
+                answers.append(await outcome(reply_to(dispatcher, request(deadline=loop.time() + 5.0))))
                 await asyncio.sleep(1.0)
         assert [type(one) for one in answers[-15:]] == [Reply] * 15
         assert found.counts.switches.count(("a:1", False)) == 1
@@ -356,7 +356,7 @@ def test_a_server_that_is_much_slower_than_another_one() -> None:
                     found.counts.switches.clear()
                 for _ in range(20):
                     due = loop.time() + 5.0
-                    calls.append(asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=due)))))
+                    calls.append(asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=due)))))
                     await asyncio.sleep(0.05)
             await asyncio.gather(*calls)
         assert found.counts.switches == []
@@ -383,9 +383,9 @@ def test_a_pause_of_the_process_takes_no_server_out(hangs: bool, monkeypatch: py
         async with found as dispatcher:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualLoop)
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
             found.servers["a:1"].stuck = hangs
-            call = asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=loop.time() + 30.0))))
+            call = asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=loop.time() + 30.0))))
             while not found.servers["a:1"].executing:
                 await asyncio.sleep(1 * MS)
             loop.jumping.now += 10.0
@@ -408,7 +408,7 @@ def test_a_server_that_hung_once() -> None:
             async def hang(seconds: float) -> float:
                 """Return how long it takes until a server that hangs is lost."""
                 server.stuck, began = True, loop.time()
-                call = asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=began + 20.0))))
+                call = asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=began + 20.0))))
                 while dispatcher.ready("m"):
                     await asyncio.sleep(5 * MS)
                 took = loop.time() - began
@@ -419,10 +419,10 @@ def test_a_server_that_hung_once() -> None:
                 return took
 
             for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             first = await hang(10.0)
             for _ in range(2 * ENOUGH):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             assert await hang(1.0) == pytest.approx(first, abs=10 * MS)
 
     run(main())

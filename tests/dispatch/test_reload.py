@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.dispatch.calls import echoes, outcome, poisson
+from tests.dispatch.calls import echoes, outcome, poisson, reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, FakeServer, bench, request
 from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
@@ -50,15 +50,15 @@ def test_backends_and_sessions_come_and_go() -> None:
         async with found as dispatcher:
             load = asyncio.ensure_future(poisson(dispatcher, 900, 600))
             await asyncio.sleep(0.4)
-            old = asyncio.ensure_future(dispatcher.infer(request(session="old")))
+            old = asyncio.ensure_future(reply_to(dispatcher, request(session="old")))
             await asyncio.sleep(0)
             await dispatcher.reload(config(on("m", "b", "c", slo_ms=200.0), on("new", "d")))
             assert set(dispatcher.sessions) == {"m", "new"}
             assert isinstance(await old, Reply)
-            gone = await outcome(dispatcher.infer(request(session="old")))
+            gone = await outcome(reply_to(dispatcher, request(session="old")))
             assert isinstance(gone, Refused)
             assert gone.status is Status.NOT_FOUND
-            await dispatcher.infer(request(session="new"))
+            await reply_to(dispatcher, request(session="new"))
             for server in found.servers.values():
                 server.batches.clear()
             await asyncio.sleep(0.4)
@@ -83,7 +83,7 @@ def test_what_stays_is_not_disturbed() -> None:
             assert goes not in dispatcher.pools
             assert stays.rules.policy == "eager"
             assert (stays.session("m").slo, stays.session("m").queue) == (20 * MS, 5)
-            answers = await asyncio.gather(*[outcome(dispatcher.infer(request())) for _ in range(7)])
+            answers = await asyncio.gather(*[outcome(reply_to(dispatcher, request())) for _ in range(7)])
             assert sum(isinstance(one, Refused) and one.status is Status.EXHAUSTED for one in answers) >= 1
 
     run(main())
@@ -111,7 +111,7 @@ def test_what_is_assumed_follows_the_file(policy: str) -> None:
             for profile in profiles:
                 await dispatcher.reload(config(on("m", "a", slo_ms=200.0, profile=profile), policy=policy))
                 assert believed(dispatcher)[1] == pytest.approx((1.0 + profile["beta_ms"]) * MS)
-            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(dispatcher, request()), Reply)
 
     run(main())
 
@@ -124,7 +124,7 @@ def test_what_was_learned_stays_when_the_limit_changes() -> None:
         found = bench(on("m", "a", slo_ms=200.0, profile=wrong), servers=1)
         async with found as dispatcher:
             for _ in range(20):
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             for limit in (8, 4, 12):
                 limited = on("m", "a", slo_ms=200.0, profile=wrong, max_batch=limit)
                 await dispatcher.reload(config(limited))
@@ -154,7 +154,7 @@ def test_a_backend_that_cannot_be_connected_changes_nothing() -> None:
             assert pools[0].session("m").queue == 1000
             assert dispatcher.sessions == ("m",)
             assert asyncio.all_tasks() == before
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
 
     run(main())
 
@@ -170,7 +170,7 @@ def test_backends_that_do_not_come_up_change_nothing() -> None:
             wanted = config(on("m", "c", slo_ms=5000.0), on("n", "b", queue=7), on("new", "d"), servers=4)
             reload = asyncio.ensure_future(dispatcher.reload(wanted, 1.0))
             await asyncio.sleep(0.5)
-            calls = [asyncio.ensure_future(dispatcher.infer(request())) for _ in range(5)]
+            calls = [asyncio.ensure_future(reply_to(dispatcher, request())) for _ in range(5)]
             with pytest.raises(InvalidInput, match="backends of m: no backend is up: c:1 does not answer"):
                 await reload
             assert dispatcher.pools == pools
@@ -196,7 +196,7 @@ def test_backends_may_come_up_later_where_nothing_is_lost() -> None:
             assert dispatcher.sessions == ("m", "new")
             found.servers["b:1"].alive = True
             await asyncio.sleep(1.0)
-            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(dispatcher, request()), Reply)
 
     run(main())
 
@@ -228,7 +228,7 @@ def test_what_waits_goes_on_elsewhere() -> None:
         found = bench(on("m", "a", slo_ms=400.0), servers=2, policy="eager")
         async with found as dispatcher:
             found.servers["a:1"].beta = 0.1
-            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(40)]
+            calls = [asyncio.ensure_future(outcome(reply_to(dispatcher, request()))) for _ in range(40)]
             await asyncio.sleep(1 * MS)
             await dispatcher.reload(config(on("m", "b", slo_ms=400.0), policy="eager"))
             answers = await asyncio.gather(*calls)
@@ -252,7 +252,7 @@ def test_what_waits_is_not_refused_for_the_limits_of_a_file(tmp_path: Path, rene
             pool = dispatcher.pools[0]
             pool.reconfigure(pool.rules, [replace(pool.session("m"), queue=1000, max_batch=8)])
             sizes = [1] * 40 + [8]
-            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request(items=n)))) for n in sizes]
+            calls = [asyncio.ensure_future(outcome(reply_to(dispatcher, request(items=n)))) for n in sizes]
             await asyncio.sleep(1 * MS)
             if renewed:
                 certificate.write_text("another one")
@@ -273,7 +273,7 @@ def test_what_an_old_server_loses_goes_on_elsewhere() -> None:
         found = bench(on("m", "a", slo_ms=2000.0), servers=2, policy="eager")
         async with found as dispatcher:
             found.servers["a:1"].beta = 0.1
-            calls = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(5)]
+            calls = [asyncio.ensure_future(outcome(reply_to(dispatcher, request()))) for _ in range(5)]
             await asyncio.sleep(20 * MS)
             assert found.servers["a:1"].executing
             await dispatcher.reload(config(on("m", "b", slo_ms=2000.0), policy="eager"))
@@ -298,7 +298,7 @@ def test_backends_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
         async with found as dispatcher:
             for number in range(31):
                 await dispatcher.reload(config(on("m", f"b{number}", *(["b0"] if number == 30 else []))))
-                await asyncio.gather(*[dispatcher.infer(request()) for _ in range(4)])
+                await asyncio.gather(*[reply_to(dispatcher, request()) for _ in range(4)])
                 dispatcher.pools[0].servers[0].lost("it was lost")
                 await asyncio.sleep(1.0)
             known = dispatcher._keeper
@@ -330,7 +330,7 @@ def test_sessions_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
                 await dispatcher.reload(
                     config(on(f"m{number}", "a"), *([on("m0", "a")] if number == 30 else []))
                 )
-                await asyncio.gather(*[dispatcher.infer(request(session=f"m{number}")) for _ in range(4)])
+                await asyncio.gather(*[reply_to(dispatcher, request(session=f"m{number}")) for _ in range(4)])
                 metrics.page(dispatcher.pools)
             beliefs = dispatcher._keeper._beliefs
             assert len({place[1] for place in beliefs._profiles}) == 31
@@ -398,9 +398,9 @@ def test_a_new_scheduler_knows_what_executes(policy: str, change: str) -> None:
 
     async def main() -> None:
         async with found as dispatcher:
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
             await asyncio.sleep(5 * MS)
-            first = asyncio.ensure_future(dispatcher.infer(request()))
+            first = asyncio.ensure_future(reply_to(dispatcher, request()))
             await asyncio.sleep(5 * MS)
             assert server.executing == 1
             if change == "knobs":
@@ -409,7 +409,7 @@ def test_a_new_scheduler_knows_what_executes(policy: str, change: str) -> None:
             else:
                 more = config(on("m", "a", **SLOW), on("n", "a"), policy=policy, options=found.config.options)
                 await dispatcher.reload(more)
-            second = asyncio.ensure_future(dispatcher.infer(request()))
+            second = asyncio.ensure_future(reply_to(dispatcher, request()))
             await asyncio.sleep(10 * MS)
             assert server.executing == 1
             assert not first.done()
@@ -431,7 +431,9 @@ def test_what_executes_is_not_sent_again() -> None:
         async with found as dispatcher:
             for server in found.servers.values():
                 server.beta = 0.8
-            calls = [asyncio.ensure_future(dispatcher.infer(request(items=items))) for items in (1, 10, 10)]
+            calls = [
+                asyncio.ensure_future(reply_to(dispatcher, request(items=items))) for items in (1, 10, 10)
+            ]
             await asyncio.sleep(1.0)  # 16 items are sent, those of the second request and some of the third
             found.servers["b:1"].alive = True  # now there is a new scheduler, for two servers
             await asyncio.gather(*calls)
@@ -453,12 +455,14 @@ def test_what_is_left_in_an_old_pool_waits_for_the_new_one() -> None:
 
     async def main() -> None:
         async with found as dispatcher:
-            await asyncio.gather(*[dispatcher.infer(request(session=name)) for name in ("m", "old")])
+            await asyncio.gather(*[reply_to(dispatcher, request(session=name)) for name in ("m", "old")])
             await asyncio.sleep(5 * MS)
-            calls = [asyncio.ensure_future(dispatcher.infer(request(session=name))) for name in ("m", "old")]
+            calls = [
+                asyncio.ensure_future(reply_to(dispatcher, request(session=name))) for name in ("m", "old")
+            ]
             await asyncio.sleep(5 * MS)
             await dispatcher.reload(config(on("m", "a", **SLOW), policy="eager"))
-            calls += [asyncio.ensure_future(dispatcher.infer(request())) for _ in range(3)]
+            calls += [asyncio.ensure_future(reply_to(dispatcher, request())) for _ in range(3)]
             most = 0
             while not all(call.done() for call in calls):
                 await asyncio.sleep(5 * MS)

@@ -15,6 +15,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tests.adapters.certificates import make_certificates
+from tests.dispatch.calls import reply_to
 from tests.dispatch.fakes import request
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.dispatcher import Dispatcher
@@ -124,10 +125,10 @@ def test_batches_go_by_the_new_certificate(
     async def live() -> None:
         async with Backend().listening(folder) as backend, dispatching(backend, folder) as (process, said):
             dispatcher = process.dispatcher
-            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(dispatcher, request()), Reply)
             await set_knobs(dispatcher.pools, {"deferral": 0.01, "m.queue": 7})
             backend.held.clear()
-            open_one = asyncio.ensure_future(dispatcher.infer(request()))
+            open_one = asyncio.ensure_future(reply_to(dispatcher, request()))
             while len(backend.shown) < 2:
                 await asyncio.sleep(0.01)
             use(folder, folder, "server")
@@ -139,7 +140,7 @@ def test_batches_go_by_the_new_certificate(
                 assert (knobs["deferral"], knobs["m.queue"]) == (0.01, 7)
             backend.held.set()
             assert isinstance(await open_one, Reply)
-            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(dispatcher, request()), Reply)
             client, server = ((folder / f"{name}.crt").read_bytes() for name in ("client", "server"))
             assert backend.shown == [client, client, server]
             pools = list(dispatcher.pools)
@@ -167,10 +168,10 @@ def test_certificates_that_cannot_be_used_leave_the_connections(
                 use(folder, folder / "stranger", "client", "key")
                 await until(said, "the connections stay: backends of m")
             assert process.dispatcher.pools == pools
-            assert isinstance(await process.dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(process.dispatcher, request()), Reply)
             assert sum("not renewed" in sentence for sentence in said) == 2
             use(folder, folder, "server")
             await until(said, "certificates for backends were renewed")
-            assert isinstance(await process.dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(process.dispatcher, request()), Reply)
 
     asyncio.run(live())

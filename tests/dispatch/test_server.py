@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.calls import outcome
+from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import bench, request
 from tuner.dispatch.backends.server import FAILURES, PROBE_DOWN, PROBE_UP
@@ -45,7 +45,7 @@ def test_a_server_is_watched_for_good(
             if what == "taking out":
                 monkeypatch.setattr(watched, "changed", failing(times, pool.changed))
             server.alive = False
-            assert [await outcome(dispatcher.infer(request())) for _ in range(10)]
+            assert [await outcome(reply_to(dispatcher, request())) for _ in range(10)]
             await asyncio.sleep(SOON)
             broken = {
                 "taking in": (watched, "changed"),
@@ -57,7 +57,7 @@ def test_a_server_is_watched_for_good(
             server.alive = True
             await asyncio.sleep(times * PROBE_UP + SOON)
             assert [one.up for one in pool.servers] == [True, True]
-            answers = await asyncio.gather(*[dispatcher.infer(request()) for _ in range(20)])
+            answers = await asyncio.gather(*[reply_to(dispatcher, request()) for _ in range(20)])
             assert [type(one) for one in answers] == [Reply] * 20
             assert pool.waiting("m") == 0
         assert {address for address, _ in found.counts.switches} == {"a:1", "b:1"}
@@ -74,7 +74,7 @@ def test_a_probe_that_fails_in_the_dispatcher_takes_a_server_out(caplog: pytest.
         async with found as dispatcher:
             found.servers["a:1"].ready = failing(10_000, None)  # type: ignore[method-assign]
             await asyncio.sleep(SOON)
-            refused = await outcome(dispatcher.infer(request()))
+            refused = await outcome(reply_to(dispatcher, request()))
             assert isinstance(refused, Refused)
             assert "failed over a:1" in refused.reason
 
@@ -93,18 +93,18 @@ def test_a_scheduler_that_cannot_begin_is_tried_again(times: int, monkeypatch: p
         found = bench({"slo_ms": 10_000.0}, options={"deferral": 1.0})
         async with found as dispatcher:
             pool = dispatcher.pools[0]
-            waiting = [asyncio.ensure_future(outcome(dispatcher.infer(request()))) for _ in range(3)]
+            waiting = [asyncio.ensure_future(outcome(reply_to(dispatcher, request()))) for _ in range(3)]
             await asyncio.sleep(0.01)
             monkeypatch.setattr(pool, "_begin", failing(times, pool._begin))
             with pytest.raises(ZeroDivisionError):
                 pool.restart()
-            refused = await outcome(dispatcher.infer(request()))
+            refused = await outcome(reply_to(dispatcher, request()))
             assert isinstance(refused, Refused)
             assert "could not begin to schedule" in refused.reason
             await asyncio.sleep(times * TUNE_EVERY)
             assert pool.up
             assert [type(one) for one in await asyncio.gather(*waiting)] == [Reply] * 3
-            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(dispatcher, request()), Reply)
             assert pool.waiting("m") == 0
 
     run(main())

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.dispatch.calls import outcome
+from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.client.frontends import frontend
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
@@ -88,9 +88,9 @@ def test_the_way_of_a_request() -> None:
 
     async def main() -> None:
         async with traced as dispatcher:
-            await dispatcher.infer(request())  # now its kind can share batches
+            await reply_to(dispatcher, request())  # now its kind can share batches
             await asyncio.sleep(1 * MS)
-            await dispatcher.infer(request())
+            await reply_to(dispatcher, request())
 
     run(main())
     _, steps = traced.traces().values()
@@ -117,7 +117,7 @@ def test_a_batch() -> None:
         async with traced as dispatcher:
             server = traced.found.servers["a:1"]
             infer = server.infer
-            await dispatcher.infer(request())  # now its kind can share batches
+            await reply_to(dispatcher, request())  # now its kind can share batches
             await asyncio.sleep(1 * MS)
 
             async def noting(model: str, like: Any, inputs: Any) -> Reply:
@@ -125,9 +125,9 @@ def test_a_batch() -> None:
                 return await infer(model, like, inputs)
 
             server.infer = noting  # type: ignore[method-assign]
-            first = asyncio.ensure_future(dispatcher.infer(request()._replace(trace=CALLER)))
+            first = asyncio.ensure_future(reply_to(dispatcher, request()._replace(trace=CALLER)))
             await asyncio.sleep(1 * MS)
-            await asyncio.gather(first, dispatcher.infer(request()))
+            await asyncio.gather(first, reply_to(dispatcher, request()))
 
     run(main())
     traces = traced.traces()
@@ -151,10 +151,10 @@ def test_what_goes_wrong() -> None:
     async def main() -> None:
         async with traced as dispatcher:
             traced.found.servers["a:1"].alive = False
-            assert isinstance(await dispatcher.infer(request()), Reply)
+            assert isinstance(await reply_to(dispatcher, request()), Reply)
             traced.found.servers["b:1"].alive = False
             await asyncio.sleep(3.0)
-            assert isinstance(await outcome(dispatcher.infer(request())), Refused)
+            assert isinstance(await outcome(reply_to(dispatcher, request())), Refused)
 
     run(main())
     again, refused = traced.traces().values()
@@ -173,8 +173,8 @@ def test_what_waits_too_long_or_goes_away() -> None:
     async def main() -> None:
         async with traced as dispatcher:
             now = asyncio.get_running_loop().time()
-            late = asyncio.ensure_future(outcome(dispatcher.infer(request(deadline=now + 1 * MS))))
-            gone = asyncio.ensure_future(dispatcher.infer(request()))
+            late = asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=now + 1 * MS))))
+            gone = asyncio.ensure_future(reply_to(dispatcher, request()))
             await asyncio.sleep(2 * MS)
             gone.cancel()
             await asyncio.gather(late, gone, return_exceptions=True)
@@ -193,7 +193,7 @@ def test_sampling() -> None:
     async def main() -> None:
         async with traced as dispatcher:
             for trace in (None, CALLER, quiet):
-                await dispatcher.infer(request()._replace(trace=trace))
+                await reply_to(dispatcher, request()._replace(trace=trace))
 
     run(main())
     assert len(traced.traces()) == 1
@@ -312,7 +312,7 @@ def test_a_kit_that_is_disabled(
                 return await infer(model, like, inputs)
 
             server.infer = noting  # type: ignore[method-assign]
-            assert isinstance(await dispatcher.infer(request()._replace(trace=caller)), Reply)
+            assert isinstance(await reply_to(dispatcher, request()._replace(trace=caller)), Reply)
 
     run(main())
     assert not traced.spans

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from tuner.dispatch.backends.connection import Lost
 from tuner.dispatch.config import DispatchConfig
@@ -117,14 +117,8 @@ class Dispatcher:
             return found
         raise Refused(Status.UNAVAILABLE, f"no backend says what {session} expects: {why}")
 
-    @overload
-    async def infer(self, request: Request) -> Reply: ...
-
-    @overload
-    async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes: ...
-
-    async def infer(self, request: Request, write: Callable[[Reply], bytes] | None = None) -> Reply | bytes:
-        """Answer a request; see `Service`. Without ``write`` the reply is returned."""
+    async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes:
+        """Answer a request; see `Service`."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         pool, name = self._place(request.session), request.session
@@ -141,7 +135,7 @@ class Dispatcher:
                 Pending(request, items, now, due, future, kind, visit.trace), pool
             )
             # Before it counts as answered: what cannot be written is no answer.
-            answer = reply if write is None else write(reply)
+            answer = write(reply)
         visit.over()
         return answer
 

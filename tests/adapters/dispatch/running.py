@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from tests.dispatch.calls import outcome
+from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.fakes import Bench, bench, request
 from tuner.dispatch.control import Control
 from tuner.dispatch.dispatcher import Dispatcher
@@ -54,7 +54,7 @@ class Running:
             asking: set[asyncio.Task[object]] = set()
             try:
                 while True:
-                    asking.add(task := asyncio.ensure_future(outcome(self.dispatcher.infer(request()))))
+                    asking.add(task := asyncio.ensure_future(outcome(reply_to(self.dispatcher, request()))))
                     task.add_done_callback(asking.discard)
                     await asyncio.sleep(1 / rate)
             finally:
@@ -69,12 +69,12 @@ class Running:
     def send(self, count: int) -> None:
         async def main() -> None:
             for _ in range(count):
-                await self.dispatcher.infer(request())
+                await reply_to(self.dispatcher, request())
 
         asyncio.run_coroutine_threadsafe(main(), self.loop).result(60)
 
     def ask(self, question: Request) -> Reply:
-        return asyncio.run_coroutine_threadsafe(self.dispatcher.infer(question), self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(reply_to(self.dispatcher, question), self.loop).result(60)
 
     def stop(self) -> None:
         async def main() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
+from tests.dispatch.calls import reply_to
 from tests.dispatch.client.frontends import Batcher, Pipe, frontend
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
@@ -486,7 +487,7 @@ def test_refusals() -> None:
                     await client.grant(session, items=items, timeout=timeout).__aenter__()
                 assert refused.value.status is status
             with pytest.raises(Refused, match="mode: grants") as refused:
-                await dispatcher.infer(request())
+                await reply_to(dispatcher, request())
             assert refused.value.status is Status.UNSUPPORTED
 
     run(main())
