@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,8 @@ def test_requests_of_several_rows_do_not_make_each_other_wait() -> None:
 def lognormal(deviation: float, *, requests: int, quantiles: bool = True) -> Measurement:
     """A window with the figures of lognormal latencies, whose median is 20 ms."""
     median = 0.020
-    shown = {f"latency_p{n}": median * math.exp(deviation * NORMAL.inv_cdf(n / 100)) for n in (50, 95, 99)}
+    logs = {f"latency_p{n}": deviation * NORMAL.inv_cdf(n / 100) for n in (50, 95, 99)}
+    shown: dict[str, Any] = {name: median * math.exp(log) for name, log in logs.items()}
     window = replace(measurement(), requests=requests, latency_mean=median * math.exp(deviation**2 / 2))
     return replace(window, **(shown if quantiles else dict.fromkeys(shown, math.nan)))
 

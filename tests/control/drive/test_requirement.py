@@ -63,7 +63,8 @@ def test_a_quantile_must_be_timed_by_somebody(timed: str) -> None:
     with pytest.raises(InvalidInput, match="switch its summary on"):
         check_target(target(notes=("switch its summary on",)), P95, "latency", apply=True)
 
-    check_target(target(**{timed: True}), P95, "latency", apply=True)
+    changes: dict[str, Any] = {timed: True}
+    check_target(target(**changes), P95, "latency", apply=True)
     check_target(target(), MEAN, "latency", apply=True)
 
 

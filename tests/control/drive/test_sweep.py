@@ -69,7 +69,7 @@ def test_a_disturbed_window_is_measured_again_but_not_for_ever() -> None:
     profiler = Scripted(QUIET, NOISY, QUIET, NOISY, NOISY, NOISY)
     grid = [configuration(1), configuration(2), configuration(4)]
 
-    swept = list(measure_configurations(server, profiler, grid, seconds=5.0, retries=2, restore=lambda: None))
+    swept = list(measure_configurations(server, profiler, grid, seconds=5.0, restore=lambda: None))
 
     assert [outcome for _, outcome in swept] == [QUIET, QUIET, NOISY]
     assert profiler.settled == [0.0, 1.5, 0.0, 1.5, 0.0, 0.0]
