@@ -460,7 +460,7 @@ def test_an_outage_is_said_again_after_a_window() -> None:
     measure, said = server.measure, []
 
     for away in (True, True, False, True):
-        server.measure = unseen if away else measure  # type: ignore[method-assign, assignment]
+        server.measure = unseen if away else measure  # type: ignore[method-assign]
         driver.step()
         said.append(len(heard))
 
