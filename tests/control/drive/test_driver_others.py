@@ -229,3 +229,21 @@ def test_a_turn_that_decides_nothing_puts_back_what_a_restart_has_undone() -> No
 
     assert (record.outcome, record.level) == ("applied", None), "no window of this load was learned from"
     assert server.running == configuration(2)
+
+
+def test_an_order_to_go_back_outlives_what_a_restart_has_to_have_put_back() -> None:
+    """It is tried once, and that is in the turn after."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.015 if c == configuration(2) else 0.020), Book()
+    driver, _ = drive(server, configuration(2), orders=book)
+    driver.step()
+    driver.step()
+    server.running, server.restarted = configuration(), True
+    book.orders = Orders(rollback=configuration(8))
+
+    running = []
+    for _ in range(2):
+        driver.step()
+        running.append(server.running)
+
+    assert running == [configuration(2), configuration(8)]
+    assert book.orders == Orders()
