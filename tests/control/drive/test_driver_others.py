@@ -247,3 +247,17 @@ def test_an_order_to_go_back_outlives_what_a_restart_has_to_have_put_back() -> N
 
     assert running == [configuration(2), configuration(8)]
     assert book.orders == Orders()
+
+
+def test_who_only_watches_says_nothing_of_what_a_restart_has_undone() -> None:
+    """It is not for them to put it back."""
+    server = FakeServer(FakeClock(), lambda c: 0.015 if c == configuration(2) else 0.020)
+    driver, _ = drive(server, apply=False)
+    driver.step()
+    server.running = configuration(2)
+    driver.step()
+    server.running, server.restarted = configuration(), True
+
+    record = driver.observe()
+
+    assert (record.outcome, record.decision.reason) == ("held", "only observing")
