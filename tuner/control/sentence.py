@@ -18,7 +18,7 @@ _TARGET: ContextVar[str] = ContextVar("target", default="")
 def about(name: str) -> Iterator[None]:
     """Let what is logged in a block be about a target, also by those who do not know of it, such as adapters.
 
-    Their threads take a copy of the context with them.
+    A thread that is begun there has to be given a copy of the context (:func:`contextvars.copy_context`).
     """
     before = _TARGET.set(name)
     try:

@@ -122,10 +122,13 @@ class Daemon:
 
     @property
     def shown(self) -> dict[str, Worker | AbsentTarget]:
-        """Each target of the file, whether it has a worker or not, and each that has yet to end, by name."""
+        """Each target of the file, whether it has a worker or not, and each that has yet to end, by name.
+
+        While the daemon stops, a target that has ended is not shown any more.
+        """
         starting: dict[str, Worker | AbsentTarget] = {
             target.name: AbsentTarget(config=target, phase="starting", since=self._read)
-            for target in self.config.targets
+            for target in ([] if self._stopping else self.config.targets)
         }
         return starting | self.workers | dict(self._absent)
 
@@ -234,6 +237,7 @@ class Daemon:
             self._waiting.append(target)
             self._note_absent(target, why if who else f"it {why}")
             return
+        self._absent.pop(target.name, None)  # it may have waited for one of another name
         worker = Worker(
             target,
             store,
@@ -310,13 +314,12 @@ class Daemon:
         }
         over = [name for name in self.workers if name not in kept]
         begun = [name for name in wanted if name not in kept]
-        self._waiting, self._absent, self._read = [], {}, self._now()
+        self._waiting, self._absent, self._read, self.config = [], {}, self._now(), config
         self._end(over)
         if self._stopping:
             return
         self._begin_all([wanted[name] for name in begun], store)
         begun = [name for name in begun if name not in self._absent]
-        self.config = config
         gone = ", ".join(name for name in over if name not in wanted) or "none"
         self._say("", f"the file was reloaded; started: {', '.join(begun) or 'none'}; stopped: {gone}")
 

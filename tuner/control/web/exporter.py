@@ -213,7 +213,9 @@ class Exporter:
 
     def _begin_counting(self, name: str, ends: Iterable[str]) -> None:
         """Show what has not happened yet as 0: Prometheus sees no increase where a counter begins with 1."""
-        self._rollbacks.labels(name)
+        for metric in (self._rollbacks, self._change, *self._measured.values()):
+            if not isinstance(metric, Gauge):
+                metric.labels(name)
         for verdict in VERDICTS:
             self._windows.labels(name, verdict)
         for action, end in itertools.product((ACTIONS[Apply], ACTIONS[Rollback]), ends):
