@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
 
 REPORT_EVERY = 30.0
-"""s of real time between two writings of ``report.json`` while a run goes on: `kill -9` loses no more."""
+"""Least s of real time between two writings of ``report.json``, each at the end of a window: `kill -9` loses
+little more."""
 REPORT_PAUSE = 100.0
 """Least time between them, in times that the writing took: ten thousand windows take half a second."""
 
