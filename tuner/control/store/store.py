@@ -55,6 +55,9 @@ __all__ = [
 UNENDED = "outcome IN ('decided', 'applying')"
 """The SQL condition for a decision whose end was not written."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
+ENDS = {"pinned": "no longer pinned to", "rollback": "not rolled back to"}
+"""What an event says of the end of an order for a configuration."""
+ELSEWHERE = "that was ordered for another URL"
 SLICE = 5000
 """Rows of a table that one call of :meth:`Store.prune` deletes at most: all targets wait for it."""
 
@@ -150,7 +153,7 @@ class Store(Database):
         """
         place, text = without_credentials(url), text_of(running)
         with self.writing() as db:
-            self._rename(db, name, place)
+            self._rename(db, name, place, space)
             before = self.current(name)
             db.execute(
                 "INSERT INTO target (name, url, knobs, original, running, attached) VALUES "
@@ -204,21 +207,56 @@ class Store(Database):
         """Return the target of a name that was attached last: the URL of a name may change."""
         return self.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
 
-    def _rename(self, db: sqlite3.Connection, name: str, url: str) -> None:
+    def _rename(self, db: sqlite3.Connection, name: str, url: str, space: KnobSpace) -> None:
         """Give a target the name and the URL that it has now, if it is known by others.
 
-        Its orders go along, unless one of the two names stands for another target, too.
+        Its orders go along, unless one of the two names stands for another target, too. Then a pin or a
+        rollback ends: orders for a configuration belong to the last server of a name, and neither may go to
+        the next one.
         """
         row = known_target(self, name, url)
         if row is None or (row["name"], row["url"]) == (name, url):
             return
-        taken = self.current(name) is not None
+        taken, ours = self.current(name) is not None, self.current(row["name"])
         db.execute("UPDATE target SET name = ?, url = ? WHERE id = ?", (name, url, row["id"]))
+        renamed = db.execute("SELECT * FROM target WHERE id = ?", (row["id"],)).fetchone()
+        sentence = f"is the target that was '{row['name']}', {row['url']}, and goes on as that"
+        self._log_event(db, renamed, sentence)
+        if name == row["name"]:
+            return
+        for order in ENDS:
+            self._end_order(db, order, name, renamed, space, why=ELSEWHERE)
         if not taken and self.current(row["name"]) is None:
-            db.execute("UPDATE OR IGNORE orders SET name = ? WHERE name = ?", (name, row["name"]))
-        now = self.current(name)
-        assert now is not None, "it has just got this name"
-        self._log_event(db, now, f"is the target that was '{row['name']}', {row['url']}, and goes on as that")
+            # A pause that was left under the new name belongs to that name.
+            db.execute(
+                "UPDATE OR REPLACE orders SET name = :new, paused = coalesce(paused, "
+                "(SELECT paused FROM orders WHERE name = :new)) WHERE name = :old",
+                {"new": name, "old": row["name"]},
+            )
+        elif ours is not None and ours["id"] == row["id"]:
+            why = "one of its two names is that of another target, too"
+            for order in ENDS:
+                self._end_order(db, order, row["name"], renamed, space, why=why)
+
+    def _end_order(
+        self, db: sqlite3.Connection, order: str, name: str, row: sqlite3.Row, space: KnobSpace, *, why: str
+    ) -> None:
+        """Delete an order for a configuration that stands under a name, if there is one, and say why.
+
+        Args:
+            db: The open transaction.
+            order: Its column.
+            name: The name.
+            row: The target whose history says so.
+            space: The knobs of that.
+            why: Why it ends.
+        """
+        stored = db.execute(f"SELECT {order} FROM orders WHERE name = ?", (name,)).fetchone()
+        if stored is None or stored[order] is None:
+            return
+        db.execute(f"UPDATE orders SET {order} = NULL WHERE name = ?", (name,))
+        ordered = space.format(self.configuration(stored[order]))
+        self._log_event(db, row, f"{ENDS[order]} {ordered}: {why}")
 
     def _complete(self, db: sqlite3.Connection, row: sqlite3.Row, running: Configuration) -> None:
         """Store in the configurations of a target what runs now of knobs that were added since."""
@@ -251,21 +289,22 @@ class Store(Database):
         orders = db.execute("SELECT * FROM orders WHERE name = ?", (row["name"],)).fetchone()
         grids = [{knob.name: knob.grid for knob in self.knobs(one["knobs"])} for one in (before or row, row)]
         regridded = any(grids[0].get(name, grid) != grid for name, grid in grids[1].items())
-        for order, words in (("pinned", "no longer pinned to"), ("rollback", "not rolled back to")):
+        for order in ENDS:
             if orders is None or orders[order] is None:
                 continue
             ordered, why = self.configuration(orders[order]), ""
             if before is not None and before["id"] != row["id"]:
-                why = "that was ordered for another URL"
+                why = ELSEWHERE
             # What runs of a knob that was added may be on no grid; nobody has ordered that.
             elif not set(ordered) <= set(space.names) or (
                 regridded and not space.covers(space.completed(ordered, running))
             ):
                 why = "the knobs have other values now"
-            text = None if why else text_of({**running, **ordered})
-            db.execute(f"UPDATE orders SET {order} = ? WHERE name = ?", (text, row["name"]))
             if why:
-                self._log_event(db, row, f"{words} {space.format(ordered)}: {why}")
+                self._end_order(db, order, row["name"], row, space, why=why)
+            else:
+                values = text_of({**running, **ordered}), row["name"]
+                db.execute(f"UPDATE orders SET {order} = ? WHERE name = ?", values)
 
     def _set_objective(self, db: sqlite3.Connection, row: sqlite3.Row, objective: str) -> None:
         """Store the new objective of a target; the last good configuration under another one is deleted.
