@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
-from tests.builders import OBJECTIVE, SPACE, measurement
+from tests.builders import OBJECTIVE, SPACE, ScriptedAgent, measurement
 from tests.control.drive.canary_bed import NEW, OLD, THEIRS, Fleet, driver_of
-from tuner.control import Apply, Decision, Hold, Rollback, RunState, WindowRecord
+from tests.control.drive.driver_bed import Clients
+from tuner.control import (
+    Apply,
+    ControlLoop,
+    Decision,
+    Driver,
+    Hold,
+    Oversight,
+    Rollback,
+    RunState,
+    Watched,
+    WindowRecord,
+)
 from tuner.control.daemon.stoppable_clock import Stopped
 from tuner.control.decide.rules import CHANGE
 from tuner.control.store.journal import StoreJournal, resolve_unfinished
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, KnobSpace
+from tuner.profiler.load.in_flight import GroupWithInFlight
 
 TRIAL = Apply(configuration=NEW, reason="x", rule=CHANGE.name)
 
@@ -115,6 +128,30 @@ def test_killed_in_a_repair_that_some_have(
         assert decided["error"].endswith("; the others followed")
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+def test_killed_in_a_rollback_of_servers_and_clients_that_some_have(
+    fleet: Fleet, store: Store, refuses: bool
+) -> None:
+    """Our clients begin anew with what they had before it, and follow with the other servers."""
+    load: Any = Clients()
+    both = GroupWithInFlight(fleet.group, load, (4.0, 16.0))
+    before, wanted = OLD.replace(max_in_flight=16.0), NEW.replace(max_in_flight=4.0)
+    target = killed_in_a_change(store, Rollback(configuration=wanted, reason="x"), both.space, before)
+    fleet.servers["a"].running, fleet.servers["c"].refuses = NEW, refuses
+    loop = ControlLoop(both.space, OBJECTIVE, ScriptedAgent())
+    driver = Driver(Watched(both, fleet, fleet.clock), loop, window=5.0, oversight=Oversight())
+
+    sentence = resolve_unfinished(store, target, driver)
+
+    decided = store.row("SELECT outcome, error FROM decision")
+    assert decided is not None
+    assert sentence is not None
+    assert ("did not come about" in sentence) == refuses
+    assert decided["outcome"] == ("interrupted" if refuses else "applied")
+    assert load.in_flight == (16 if refuses else 4)
+    assert fleet.running == ([NEW, OLD, OLD] if refuses else [NEW, NEW, NEW])
+
+
 def test_killed_while_one_tries_that_is_away_afterwards(fleet: Fleet, store: Store) -> None:
     """It gets what the others run when it is back."""
     target = killed_in_a_change(store)
@@ -153,10 +190,12 @@ def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, st
     assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]
 
 
-def killed_in_a_change(store: Store, decision: Decision = TRIAL) -> int:
+def killed_in_a_change(
+    store: Store, decision: Decision = TRIAL, space: KnobSpace = SPACE, running: Configuration = OLD
+) -> int:
     """A change to NEW was under way when the process was killed; returns the target."""
-    target = store.target("a", "fake://all", SPACE, OLD).id
+    target = store.target("a", "fake://all", space, running).id
     decided = WindowRecord(number=1, measurement=measurement(), decision=decision, outcome="decided")
-    state = RunState(target="fake://all", original=dict(OLD), current=dict(OLD))
+    state = RunState(target="fake://all", original=dict(running), current=dict(running))
     store.changing(store.decided(target, decided, state, kept=True))
     return target

@@ -120,6 +120,7 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
     if ours and apart and driver.applies:
         error += _bring_together(driver, unfinished)
         found = configurations(driver.backend)
+        wanted = as_seen(space, previous, unfinished.wanted, found[0])  # our clients may have followed, too
     came = all(same(one, wanted) for one in found)
     if came:
         driver.loop.memory.failed_requests = unfinished.failed_requests
