@@ -9,7 +9,8 @@ from tuner.planning.queries import Query, QueryWatch, plan_query
 
 X = {"name": "x", "profile_ms": {16: 80, 25: 100, 36: 120}, "next": [{"stage": "y", "gamma": 0.1}]}
 Y = {"name": "y", "profile_ms": {24: 80, 40: 100, 60: 120}}
-QUERY = Query.model_validate({"slo_ms": 200, "rate": 1000, "stages": [X, Y]})
+ASKED = {"slo_ms": 200, "rate": 1000}
+QUERY = Query.model_validate({**ASKED, "stages": [X, Y]})
 
 
 def observe(watch: QueryWatch, gamma: float, rate: int) -> None:
@@ -100,10 +101,29 @@ def test_a_split_that_became_too_slow_is_not_kept() -> None:
 
 
 def test_an_epoch_without_requests_says_nothing() -> None:
-    """Not that the rate is 0, at which no batch ever gathers."""
+    """Neither that the rate is 0, at which no batch ever gathers, nor that a gamma is what was planned."""
     watch = QueryWatch(QUERY.model_copy(update={"slo_ms": 800.0, "worst_case": True}))
+    observe(watch, 0.2, 1000)
+    watch.replan()
+    learned = watch.query
 
-    watch.observe(10.0, {}, {})
+    for _ in range(8):  # faded, fewer than a hundred requests would be left
+        watch.observe(10.0, {}, {})
 
-    assert watch.query.rate == QUERY.rate
+    assert watch.query == learned
+    assert learned.rate == QUERY.rate
+    assert learned.by_name["x"].next[0].gamma == pytest.approx(0.2)
     assert watch.replan() is None
+
+
+def test_a_stage_that_is_rarely_asked_keeps_its_gamma() -> None:
+    """While only the stages before it are asked, nothing is seen of its calls."""
+    deep, last = {**Y, "next": [{"stage": "z", "gamma": 0.1}]}, {"name": "z", "alpha_ms": 1, "beta_ms": 5}
+    watch = QueryWatch(Query.model_validate({**ASKED, "stages": [X, deep, last]}))
+    watch.observe(10.0, {"x": 10_000, "y": 1000}, {("x", "y"): 1000, ("y", "z"): 500})
+
+    for _ in range(8):
+        watch.observe(10.0, {"x": 10_000}, {})
+
+    assert watch.query.by_name["y"].next[0].gamma == pytest.approx(0.5)
+    assert watch.query.by_name["x"].next[0].gamma < 0.001

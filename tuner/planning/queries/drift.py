@@ -1,10 +1,10 @@
 """Splits a query again when its gammas or its rate drift (Nexus, sections 4.2 and 6.2).
 
 Report the requests of every stage once an epoch. Of each call the recent requests on both sides are kept, old
-ones fading; their ratio is gamma. The SLO is split again when the split in force would need noticeably more
-accelerators at the gammas of today than the best split, or does not keep the SLO any more. A change of the
-rate alone changes no split, as the accelerators of all stages grow alike; but at worst (``worst_case``) a
-batch gathers more slowly when the rate falls.
+ones fading with every epoch in which the caller was asked; their ratio is gamma. The SLO is split again when
+the split in force would need noticeably more accelerators at the gammas of today than the best split, or does
+not keep the SLO any more. A change of the rate alone changes no split, as the accelerators of all stages grow
+alike; but at worst (``worst_case``) a batch gathers more slowly when the rate falls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuner.planning.queries.split import Batches, choices_of
 __all__ = ["QueryWatch"]
 
 FADING = 0.5
-"""What an epoch counts, relative to the next."""
+"""What an epoch counts, relative to the next in which the caller was asked."""
 WORTH = 0.03
 """Share of the accelerators that a new split must save."""
 FEWEST = 100
@@ -77,6 +77,8 @@ class QueryWatch:
         if asked := requests.get(self._query.order[0], 0):  # of an epoch without any, nothing was seen
             self._rate = asked / seconds
         for pair in pairs:
+            if not (requests.get(pair[0]) or calls.get(pair)):
+                continue  # what is known of it is not forgotten in a lull
             self._callers[pair] = FADING * self._callers.get(pair, 0.0) + requests.get(pair[0], 0)
             self._calls[pair] = FADING * self._calls.get(pair, 0.0) + calls.get(pair, 0)
 
