@@ -258,6 +258,29 @@ def test_a_request_that_cannot_be_is_not_noted(now: float, items: int) -> None:
     assert watch.decide(1.0).reason.startswith("only 2 requests were seen")
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "sizes"),
+    [
+        (float("nan"), 2.0, [150]),
+        (float("-inf"), 2.0, [150]),
+        (1.0, float("inf"), []),
+        (1.0, 2.0, [150, 0]),
+        (1.0, 2.0, [150, 1001]),
+    ],
+)
+def test_a_window_that_cannot_be_is_not_noted(begin: float, end: float, sizes: list[int]) -> None:
+    """Neither its times nor its sizes, of which the first may be usable."""
+    watch = planner()
+    watch.observe(0.0, 150)
+
+    with pytest.raises(ValueError, match="must"):
+        watch.observe_window(begin, end, np.array(sizes, np.int64))
+
+    watch.observe(0.5, 150)
+    assert watch.rate == 2
+    assert watch.decide(1.0).reason.startswith("only 2 requests were seen")
+
+
 def test_a_switch_is_what_differs() -> None:
     """Instances to start and to stop; what is started is paid for while it starts."""
     switch = make_switch({"a": 2, "b": 1}, {"a": 1, "b": 4}, {"a": 1.0, "b": 0.1}, seconds=90.0)

@@ -198,15 +198,20 @@ class Replanner:
             begin: When the window began, s.
             end: When it ended, s.
             items: Their sizes, in any order.   # (n,)
+
+        Raises:
+            ValueError: A time is not finite, or requests have no such size; nothing is noted.
         """
+        if not (math.isfinite(begin) and math.isfinite(end)):
+            raise ValueError(f"the times of a window must be finite, but got {begin=}, {end=}")
+        self._monitor.observe(items)
+        self._recent.observe(items)
         self._now = max(self._now, end)
         times = begin + (end - begin) * (np.arange(items.size) + 1) / max(items.size, 1)
         last = times[-RECENT:]
         places = (self._seen + items.size - last.size + np.arange(last.size)) % RECENT
         self._times[places] = last
         self._seen += items.size
-        self._monitor.observe(items)
-        self._recent.observe(items)
 
     def switched(self, pool: Mapping[str, int], now: float) -> None:
         """Note that another pool runs from now on, s."""
