@@ -26,7 +26,9 @@ def allowed_numbers(space: KnobSpace, allowed: np.ndarray | None) -> np.ndarray:
         raise ValueError("at least one configuration must be allowed")
     numbers = np.asarray(allowed)
     if numbers.dtype.kind not in "iu" or not 0 <= numbers.min() <= numbers.max() < space.size:
-        raise ValueError(f"`allowed` must hold numbers in 0..{space.size - 1}, but got {allowed=}")
+        raise ValueError(
+            f"`allowed` must hold whole numbers in 0..{space.size - 1} (not a mask), but got {allowed=}"
+        )
     return numbers.astype(np.int64, copy=False)
 
 

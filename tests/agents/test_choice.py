@@ -35,7 +35,7 @@ def test_all_are_allowed_once_unless_some_are_named() -> None:
 )
 def test_what_is_no_number_of_a_configuration_is_refused(allowed: np.ndarray) -> None:
     """A mask, above all: as numbers it would say that configurations 0 and 1 are allowed."""
-    with pytest.raises(ValueError, match=rf"`allowed` must hold numbers in 0\.\.{SPACE.size - 1}"):
+    with pytest.raises(ValueError, match=rf"must hold whole numbers in 0\.\.{SPACE.size - 1} \(not a mask\)"):
         allowed_numbers(SPACE, allowed)
 
 
