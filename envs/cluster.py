@@ -137,6 +137,8 @@ def cluster(
     rates = None if rate is None else rate_range(rate, FASTEST)
     slo = Slo(statistic="p95", latency=chosen.each_session[0].slo)
     knobs = scheduler_space() if space is None else space
+    if not isinstance(knobs, KnobSpace):
+        raise InvalidInput("space", f"{knobs!r} is no `KnobSpace`", "make one in Python")
     check_space(knobs)
 
     def open_plant(generator: np.random.Generator) -> Plant:

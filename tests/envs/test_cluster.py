@@ -183,6 +183,8 @@ def test_bad_arguments(arguments: dict[str, object]) -> None:
     ("arguments", "words"),
     [
         ({"scenario": "cluster.yaml"}, "scenario: 'cluster.yaml' is no `Scenario`"),
+        ({"space": {"batch_cap": (1, 2)}}, "space: {'batch_cap': (1, 2)} is no `KnobSpace`"),
+        ({"space": KnobSpace([Knob(name="batch_cap", grid=(1, 1.5), default=1)])}, "1.5 is no whole number"),
         ({"space": KnobSpace([Knob(name="threads", grid=(1, 2), default=1)])}, "knob threads: unknown"),
         (
             {"space": KnobSpace([Knob(name="deferral", grid=(0, 2), default=0)])},

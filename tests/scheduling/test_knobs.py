@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tuner.errors import InvalidInput
@@ -61,7 +63,16 @@ def test_configurations_equal_in_effect_are_one() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"dispatch_order": 3.0}, {"drop_rule": 3.0}, {"drop_rule": 0.5}, {"timeout": 1.0}, {"deferral": 2.0}],
+    [
+        {"dispatch_order": 3.0},
+        {"drop_rule": 3.0},
+        {"drop_rule": 0.5},
+        {"timeout": 1.0},
+        {"deferral": 2.0},
+        {"batch_cap": 1.5},
+        {"batch_cap": math.inf},
+        {"batch_cap": math.nan},
+    ],
 )
 def test_a_value_without_meaning_is_refused(wrong: dict[str, float]) -> None:
     """The knob is named."""

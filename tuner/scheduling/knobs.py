@@ -100,6 +100,8 @@ def options_from(configuration: Mapping[str, float], base: SymphonyOptions | Non
     for name, choices in (("drop_rule", DROP_RULES), ("dispatch_order", ORDERS)):
         if values[name] not in range(len(choices)):
             raise InvalidInput(f"knob {name}", f"{values[name]:g} is not in 0..{len(choices) - 1}")
+    if not float(values["batch_cap"]).is_integer():
+        raise InvalidInput("knob batch_cap", f"{values['batch_cap']:g} is no whole number")
     return replace(
         options,
         deferral=float(values["deferral"]),
