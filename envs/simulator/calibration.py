@@ -79,8 +79,7 @@ def calibrate(
     shown = [m for m in measurements if not m.disturbed and m.requests and m.batches and m.compute_mean > 0]
     usable = [_in_rows(m) for m in shown]
     if not usable:
-        problem = "no undisturbed window in which requests were executed"
-        raise InvalidInput("calibration", problem, "send some (--rate), and make windows longer (--seconds)")
+        raise InvalidInput("calibration", "no undisturbed window in which requests were executed")
     kept_up = [m for m in usable if steady(m)]
     server = base or ServerModel()
     server = server.replace(

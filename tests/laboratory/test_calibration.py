@@ -15,7 +15,9 @@ from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TFServingGPU
 from tuner.errors import InvalidInput
+from tuner.laboratory import calibration
 from tuner.laboratory.calibration import measure_model, measure_server_model
+from tuner.measurement import Measurement
 from tuner.profiler.attachment import attach
 from tuner.setting import Load
 
@@ -82,6 +84,46 @@ def test_a_batching_server_keeps_its_name(server: str, monkeypatch: pytest.Monke
 
     assert model.name == "resnet50"
     assert model.closing == (0.0 if server == "tfserving" else 0.5)
+
+
+@pytest.mark.parametrize("model", [None, TFServingCPU(), TFServingGPU()], ids=["triton", "cpu", "gpu"])
+def test_a_server_that_answered_nothing(model: Any) -> None:
+    """Of any kind: either nobody sends requests, or none of ours was answered in so short a time."""
+    rate = 1e-6
+    with attach("sim://mlp", load=Load(rate=rate)) as batching:
+        attachment: Any = batching if model is None else attached(model, rate)
+        attachment.set_rate = lambda _: None
+
+        with pytest.raises(
+            InvalidInput, match=r"no request was answered .*; send some \(--rate\).*--seconds"
+        ):
+            measure_model(attachment, 1.0)
+        with pytest.raises(
+            InvalidInput, match=r"no request was answered .*; make windows longer \(--seconds"
+        ):
+            measure_model(attachment, 1.0, rates=(rate,))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [(None, "no undisturbed window in which requests were executed"), (TFServingCPU(), "lower the load")],
+    ids=["triton", "tfserving"],
+)
+def test_a_server_that_was_always_disturbed(model: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More requests, or longer windows, would not help."""
+    measure = calibration._measure
+
+    def disturbed(*arguments: Any) -> list[Measurement]:
+        return [replace(m, disturbed=("foreign CPU",)) for m in measure(*arguments)]
+
+    monkeypatch.setattr(calibration, "_measure", disturbed)
+    with attach("sim://mlp", load=Load(rate=80.0)) as batching:
+        attachment = batching if model is None else attached(model, 8.0)
+
+        with pytest.raises(InvalidInput, match=words) as refusal:
+            measure_model(attachment, 1.0)
+
+    assert "--" not in str(refusal.value)
 
 
 def test_a_load_that_is_not_ours_cannot_be_changed() -> None:

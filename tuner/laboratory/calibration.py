@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuner.agents.load_levels import LoadLevels
 from tuner.control.drive.sweep import measure_configurations
+from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
 from tuner.measurement import Measurement
 
@@ -46,20 +47,33 @@ def measure_server_model(
     Raises:
         InvalidInput: No window could be used, or there is no load of our own whose rate could be changed.
     """
-    from tuner.envs.simulator.calibration import calibrate as fit
-    from tuner.envs.simulator.models import BATCHED, batcher_of, probes_of
+    windows = _measure_batcher(attachment, window, rates, rounds)
+    return _fit_batcher(attachment, windows), windows
+
+
+def _measure_batcher(
+    attachment: Attachment, window: float, rates: Sequence[float], rounds: int = 1
+) -> list[Measurement]:
+    """Measure what shows most about a server that batches, in terms of the simulated one's knobs."""
+    from tuner.envs.simulator.models import BATCHED, probes_of
     from tuner.envs.simulator.server import ServerModel
     from tuner.envs.twin import as_simulated
 
     space, cores = attachment.space, attachment.host.cores
     probes = probes_of(space, ServerModel)
-    windows = [
+    return [
         replace(m, configuration=as_simulated(space, m.configuration, cores))
         for _ in range(rounds)
         for number in _loads(attachment, rates)
         for m in _measure(attachment, probes if number == 0 else probes[-BATCHED:], window)
     ]
-    return fit(windows, cores=cores, base=batcher_of(attachment.description)), windows
+
+
+def _fit_batcher(attachment: Attachment, windows: Sequence[Measurement]) -> ServerModel:
+    from tuner.envs.simulator.calibration import calibrate as fit
+    from tuner.envs.simulator.models import batcher_of
+
+    return fit(windows, cores=attachment.host.cores, base=batcher_of(attachment.description))
 
 
 def _loads(attachment: Attachment, rates: Sequence[float]) -> Iterator[int]:
@@ -89,6 +103,10 @@ def measure_model(
 
     Returns:
         The model, and the windows it was fitted to.
+
+    Raises:
+        InvalidInput: No window could be used, or the rate of the load cannot be changed. Where no request was
+            answered at all, it names the options of ``tuner calibrate`` that help.
     """
     from tuner.envs.simulator.models import as_cpu_model, kind_of, probes_of
     from tuner.envs.simulator.server import ServerModel
@@ -98,15 +116,26 @@ def measure_model(
 
     space, kind = attachment.space, kind_of(attachment.space)
     if kind is ServerModel:
-        return measure_server_model(attachment, window, rates=rates)
+        windows = _measure_batcher(attachment, window, rates)
+        _check_answered(windows, rates)
+        return _fit_batcher(attachment, windows), windows
     probes = probes_of(space, kind)
     windows = [m for _ in _loads(attachment, rates) for m in _measure(attachment, probes, window)]
+    _check_answered(windows, rates)
     cores, name = attachment.host.cores, attachment.backend.describe().model
     whole = max(round(cores), 1)  # a quota may be less than half a core
     if kind is TFServingGPU:
         return fit_tfserving(windows, TFServingGPU(cores=cores, auto=whole, name=name)), windows
     named = [replace(m, configuration=as_cpu_model(space, m.configuration)) for m in windows]
     return fit_tfserving(named, TFServingCPU(cores=whole, auto=whole, name=name)), windows
+
+
+def _check_answered(windows: Sequence[Measurement], rates: Sequence[float]) -> None:
+    """Check that there were requests; raises InvalidInput."""
+    if windows and not any(m.requests for m in windows):
+        longer = "make windows longer (--seconds)"
+        fix = longer if rates else f"send some (--rate), or {longer}"
+        raise InvalidInput("calibration", "no request was answered in any window", fix)
 
 
 def _measure(
