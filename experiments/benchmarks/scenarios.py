@@ -49,11 +49,11 @@ def grid(sessions: int, accelerators: int, policy: str, requests: int) -> Scenar
 
 def arrivals(scenario: Scenario, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first requests of a scenario: when they arrive and their sessions.   # (n,) s, (n,) i8."""
-    workload = scenario.make_requests()
+    stream = scenario.make_requests()
     times, sessions = [], []
     missing = count
     while missing > 0:
-        chunk = workload.next_chunk()
+        chunk = stream.next_chunk()
         times.append(chunk.time)
         sessions.append(chunk.session.copy())
         missing -= chunk.time.size

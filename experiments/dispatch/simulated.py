@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.cluster.requests import Chunk
 from tuner.cluster.simulation import Interval, Simulation
-from tuner.cluster.workload import Chunk
 from tuner.dispatch.journal import Journal, Segment
 from tuner.experiments.dispatch.bench import MODELS, CheckingClients, arrivals, dispatching, rates_of, servers
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment

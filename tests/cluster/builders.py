@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tuner.cluster.arrivals import ArrivalProcess
+from tuner.cluster.requests import Chunk, RequestStream
 from tuner.cluster.simulation import Interval
-from tuner.cluster.workload import Chunk, RequestStream
 from tuner.scheduling.batching import eager
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.workload.schedule import RateSchedule
@@ -22,7 +22,7 @@ GRID = 2.0**-10
 
 
 class Arrivals:
-    """A workload of given arrivals, in chunks of a given size."""
+    """Requests with given arrivals, in chunks of a given size."""
 
     def __init__(self, times: np.ndarray, sessions: np.ndarray, chunk: int) -> None:
         self.times, self.sessions, self.chunk = times, sessions, chunk

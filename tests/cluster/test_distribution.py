@@ -82,9 +82,9 @@ def test_the_oracle_has_the_mix_of_sessions_that_the_others_serve() -> None:
         line = {"alpha_ms": 1.0, "beta_ms": 5.0, "slo_ms": 50.0}
         sessions = [line | {"name": "a", "rate": 100.0}, line | {"name": "b", "rate": [[0, 0], [30, 300]]}]
         given = {"policy": policy, "accelerators": 4, "sessions": sessions, "requests": 20_000}
-        workload, counts, until = Scenario.model_validate(given).make_requests(), np.zeros(2), 0.0
+        stream, counts, until = Scenario.model_validate(given).make_requests(), np.zeros(2), 0.0
         while until < math.inf:
-            chunk = workload.next_chunk()
+            chunk = stream.next_chunk()
             counts += np.bincount(chunk.session, minlength=2)
             until = chunk.until
         assert counts.sum() == 20_000

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.cluster.arrivals import ArrivalProcess
-from tuner.cluster.workload import AtOnce, Chunk, RequestStream
+from tuner.cluster.requests import AtOnce, Chunk, RequestStream
 from tuner.workload.schedule import RateSchedule
 from tuner.workload.sizes import gaussian_sizes, paper_sizes
 
@@ -23,12 +23,12 @@ def stream(
     return RequestStream(processes, sizes=SIZES[: len(rates)], count=10_000, seed=1, chunk=chunk)
 
 
-def everything(workload: RequestStream) -> tuple[np.ndarray, ...]:
+def everything(stream: RequestStream) -> tuple[np.ndarray, ...]:
     """Times, sessions and items of all requests."""
     parts: list[Chunk] = []
     while not parts or parts[-1].until < math.inf:
-        parts.append(workload.next_chunk())
-    assert workload.next_chunk().time.size == 0
+        parts.append(stream.next_chunk())
+    assert stream.next_chunk().time.size == 0
     return tuple(
         np.concatenate([getattr(part, name) for part in parts]) for name in ("time", "session", "items")
     )
@@ -81,8 +81,8 @@ def test_gaps_of_whole_milliseconds(rate: float) -> None:
 
 def test_all_at_once() -> None:
     """The oracle gets all requests at time 0, each session's in order of size, the same as in the stream."""
-    workload = AtOnce(np.array([3.0, 1.0]), SIZES, count=10_000, seed=1)
-    chunk = workload.next_chunk()
+    requests = AtOnce(np.array([3.0, 1.0]), SIZES, count=10_000, seed=1)
+    chunk = requests.next_chunk()
 
     assert chunk.until == math.inf
     assert chunk.time.size == 10_000
@@ -90,11 +90,11 @@ def test_all_at_once() -> None:
     for session in (0, 1):
         assert (np.diff(chunk.items[chunk.session == session]) >= 0).all()
     assert (chunk.session == 0).mean() == pytest.approx(0.75, abs=0.02)
-    assert workload.next_chunk().time.size == 0
+    assert requests.next_chunk().time.size == 0
 
 
 def test_requests_without_a_size_are_one_item() -> None:
-    """A session without sizes beside one with sizes; where no session has any, neither has the workload."""
+    """A session without sizes beside one with sizes; where no session has any, neither has the stream."""
     processes = [ArrivalProcess(schedule=RateSchedule.constant(10.0)) for _ in range(2)]
 
     chunk = RequestStream(processes, sizes=(None, SIZES[0]), count=500, seed=1).next_chunk()
@@ -105,11 +105,11 @@ def test_requests_without_a_size_are_one_item() -> None:
 
 
 def test_renewal_processes_end_with_the_last_request() -> None:
-    """A number of requests ends any workload; afterwards nothing arrives."""
+    """A number of requests ends any stream; afterwards nothing arrives."""
     process = ArrivalProcess(schedule=RateSchedule.constant(10.0), shape=0.5)
-    workload = RequestStream([process], count=700, chunk=256)
+    stream = RequestStream([process], count=700, chunk=256)
 
-    time, _, _ = everything(workload)
+    time, _, _ = everything(stream)
 
     assert time.size == 700
-    assert workload.next_chunk().until == math.inf
+    assert stream.next_chunk().until == math.inf

@@ -28,7 +28,7 @@ from tuner.scheduling.tournament import key_of, least_index, least_key, set_key
 from tuner.scheduling.vocabulary import DISPATCH, OK, Cluster
 
 if TYPE_CHECKING:
-    from tuner.cluster.workload import Chunk
+    from tuner.cluster.requests import Chunk
 
 __all__ = ["CROWDED", "DRAWS", "LOGGED", "MORE", "STUCK", "advance"]
 

@@ -1,4 +1,4 @@
-"""A cluster in virtual time: runs a policy on a workload, in pieces or from beginning to end."""
+"""A cluster in virtual time: runs a policy on a stream of requests, in pieces or from beginning to end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tuner.cluster.engine import (
 )
 from tuner.cluster.execution import Execution, lengthen, make_execution
 from tuner.cluster.outcome import Outcome, make_session_outcome
+from tuner.cluster.requests import Arriving, Chunk
 from tuner.cluster.statistics import Totals, clear, make_totals
-from tuner.cluster.workload import Arriving, Chunk
 from tuner.scheduling.cluster import ClusterSpec, grow
 from tuner.scheduling.log import EventLog
 from tuner.scheduling.vocabulary import FULL, OK

@@ -110,14 +110,14 @@ def test_scaling_multiplies_every_rate() -> None:
     assert total.scaled(3).each_session[0].rate == 120.0
 
 
-def test_arrivals_reach_the_workload() -> None:
+def test_arrivals_reach_the_stream() -> None:
     """Each form of arrival with its rate, over the seconds simulated."""
     forms = ["poisson", "gamma:0.5", "constant"]
     sessions = [SESSION | {"name": form, "arrival": form, "rate": 400} for form in forms]
 
-    workload = scenario(*sessions, frontends=4, seed=3).make_requests()
+    stream = scenario(*sessions, frontends=4, seed=3).make_requests()
 
-    chunk = workload.next_chunk()
+    chunk = stream.next_chunk()
     assert chunk.until > 10
     early = chunk.time < 10
     assert np.bincount(chunk.session[early]) == pytest.approx([4000, 4000, 4000], rel=0.1)

@@ -32,8 +32,8 @@ from tuner.scheduling.vocabulary import DISPATCH, OK, Cluster
 
 if TYPE_CHECKING:
     from tuner.cluster.execution import Execution
+    from tuner.cluster.requests import Chunk
     from tuner.cluster.statistics import Totals
-    from tuner.cluster.workload import Chunk
 
 __all__ = ["FOLLOWERS", "QUERIES", "advance_pipeline"]
 

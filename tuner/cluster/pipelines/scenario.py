@@ -10,10 +10,10 @@ from pydantic import Field, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
 
 from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
+from tuner.cluster.requests import CHUNK, RequestStream
 from tuner.cluster.scenario.options import make_options, option_names
 from tuner.cluster.scenario.session import Arrival, Count, Rate, Session, check_rate_fits
 from tuner.cluster.simulation import Interval
-from tuner.cluster.workload import CHUNK, RequestStream
 from tuner.files.schema import NotNegative, Positive, StrictPart, mistake
 from tuner.planning.queries import Query, QueryPlan, plan_query, plan_within
 from tuner.scheduling.batching.nexus_plan import make_placement

@@ -13,6 +13,7 @@ from pydantic import ValidationError, ValidationInfo
 from pydantic import model_validator as check_model
 from pydantic_core import InitErrorDetails
 
+from tuner.cluster.requests import CHUNK, AtOnce, RequestStream
 from tuner.cluster.scenario.checks import instance_mistakes, names, unread_mistakes
 from tuner.cluster.scenario.form import PAPER, Form, use_of
 from tuner.cluster.scenario.hardware import Hardware
@@ -22,7 +23,6 @@ from tuner.cluster.scenario.popularity import shared_out
 from tuner.cluster.scenario.rental import Rental
 from tuner.cluster.scenario.session import ARRIVALS, Session
 from tuner.cluster.simulation import Interval
-from tuner.cluster.workload import CHUNK, AtOnce, RequestStream
 from tuner.errors import InvalidInput
 from tuner.files.schema import mistake
 from tuner.planning.pools.catalogue import CatalogueFile, InstanceType

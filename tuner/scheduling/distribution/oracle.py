@@ -2,7 +2,7 @@
 
 It is a limit for comparison, not a policy to deploy. A base instance takes the largest request, an auxiliary
 one the smallest if it meets the SLO there. No request waits: its arrival is the time when it is sent. All
-requests must arrive at one instant (:class:`tuner.cluster.workload.AtOnce`); the throughput is their number
+requests must arrive at one instant (:class:`tuner.cluster.requests.AtOnce`); the throughput is their number
 over the time that they take.
 
 It believes the profile. Of several sessions, a base instance takes the request that takes it longest, an

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.cluster.arrivals import ArrivalProcess, alias_table
-from tuner.cluster.workload import RequestStream
+from tuner.cluster.requests import RequestStream
 from tuner.workload.schedule import RateSchedule
 
 
@@ -27,11 +27,11 @@ MIXED = [
 ]
 
 
-def take(workload: RequestStream, until: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def take(stream: RequestStream, until: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All arrivals before a time: times, sessions, sources; checks what every chunk promises."""
     parts, begin = [], 0.0
     while begin < until:
-        chunk = workload.next_chunk()
+        chunk = stream.next_chunk()
         assert chunk.time.size == chunk.session.size == chunk.source.size
         assert (chunk.time.dtype, chunk.session.dtype, chunk.source.dtype) == (float, np.int64, np.int64)  # type: ignore[comparison-overlap]
         assert (np.diff(chunk.time) >= 0).all()
@@ -115,13 +115,13 @@ def test_schedules_of_any_shape(shape: float) -> None:
 
 def test_traces_are_given_as_they_are_and_end() -> None:
     """All times come once, those at one instant too; then nothing more, until infinity."""
-    workload = RequestStream([MIXED[1], ArrivalProcess(times=np.array([0.25, 0.5]))])
+    stream = RequestStream([MIXED[1], ArrivalProcess(times=np.array([0.25, 0.5]))])
 
-    time, session, _ = take(workload, math.inf)
+    time, session, _ = take(stream, math.inf)
 
     assert time.tolist() == [0.0, 0.25, 0.5, 0.5, 0.5, 3.0]
     assert session.tolist() == [0, 1, 0, 0, 1, 0]
-    last = workload.next_chunk()
+    last = stream.next_chunk()
     assert (last.time.size, last.until) == (0, math.inf)
 
 
@@ -156,9 +156,9 @@ def test_another_rate_gives_the_same_requests_faster() -> None:
 
 def test_chunks_keep_memory_flat() -> None:
     """A chunk holds about as many requests as asked for, whatever arrives."""
-    workload = RequestStream([process(1e6), process(1e5, 0.5)], chunk=4096)
+    stream = RequestStream([process(1e6), process(1e5, 0.5)], chunk=4096)
 
-    sizes = [workload.next_chunk().time.size for _ in range(50)]
+    sizes = [stream.next_chunk().time.size for _ in range(50)]
 
     assert max(sizes) < 6000
     assert np.mean(sizes) == pytest.approx(4096, rel=0.1)
@@ -166,11 +166,11 @@ def test_chunks_keep_memory_flat() -> None:
 
 def test_rare_poisson_requests_make_no_huge_chunks() -> None:
     """Beside 10,000 requests/s of bursts, one every 5 s does not hold up the chunks, and is there."""
-    workload = RequestStream([process(0.2), process(1e4, 0.5)], seed=3, chunk=1000)
+    stream = RequestStream([process(0.2), process(1e4, 0.5)], seed=3, chunk=1000)
 
     sizes, rare, until = [], 0, 0.0
     while until < 100.0:
-        chunk = workload.next_chunk()
+        chunk = stream.next_chunk()
         until = chunk.until
         sizes.append(chunk.time.size)
         rare += int((chunk.session == 0).sum())
@@ -202,11 +202,11 @@ def test_sessions_of_unequal_rates_are_drawn_exactly() -> None:
 
 def test_very_high_rates_never_go_back() -> None:
     """Gaps below the resolution of time make ties, not disorder."""
-    workload = RequestStream([process(1e16), process(1e15)], chunk=256)
+    stream = RequestStream([process(1e16), process(1e15)], chunk=256)
 
     for _ in range(200):
-        workload._poisson._last = workload._poisson.until = 5.0  # as after long
-        chunk = workload.next_chunk()
+        stream._poisson._last = stream._poisson.until = 5.0  # as after long
+        chunk = stream.next_chunk()
         assert (chunk.time >= 5.0).all()
         assert (chunk.time < chunk.until).all()
 
