@@ -13,7 +13,7 @@ from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.client.frontends import frontend
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, Bench, bench, request
-from tuner.dispatch.backends.outlier import LONGEST_OUT, SHORTEST_OUT, SUSPICIOUS
+from tuner.dispatch.backends.outlier import LONGEST_OUT, SHORTEST_OUT, SUSPICIOUS, Came, Outlier
 from tuner.dispatch.client import AsyncGrantClient
 from tuner.dispatch.control import Control
 from tuner.dispatch.dispatcher import Dispatcher
@@ -233,6 +233,32 @@ def test_an_outlier_comes_back_where_no_other_is_better(how: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("bad", [0.9, 1.0])
+def test_what_nobody_answers_brings_back_no_outlier_of_another_session(bad: float) -> None:
+    """It is tried once for that; then it is out for its time."""
+
+    async def main() -> None:
+        found = bench({"name": "m", "slo_ms": 500.0}, {"name": "n", "slo_ms": 500.0})
+        async with found as dispatcher:
+            Broken(found, "a:1", "m")
+            for one in "ab":
+                Broken(found, f"{one}:1", "n", holds=BAD)
+            came = await one_by_one(dispatcher, 20)
+            assert dispatcher.pools[0].servers[0].ejected
+            loop, number = asyncio.get_running_loop(), 0
+            ends = loop.time() + 15.0
+            while loop.time() < ends:
+                number += 1
+                content = BAD if number % 10 < bad * 10 else GOOD
+                both = [ask(dispatcher, content, "n"), ask(dispatcher, session="m")]
+                came[(await asyncio.gather(*both))[1]] += 1
+                await asyncio.sleep(10 * MS)
+            assert came["internal"] <= SUSPICIOUS
+        assert found.counts.switches.count(("a:1", False)) == 2
+
+    run(main())
+
+
 def test_one_model_of_a_server_that_is_broken() -> None:
     """What the server answers of the others does not hide it."""
 
@@ -288,6 +314,48 @@ def test_a_server_that_answers_while_another_one_is_asked() -> None:
         assert {up for _, up in found.counts.switches} == {True}
 
     run(main())
+
+
+def test_another_server_that_could_not_say_is_asked_again_at_once() -> None:
+    """The client went away before it was its turn there: that speaks for neither server."""
+
+    async def main() -> None:
+        found = bench({"slo_ms": 500.0}, policy="eager")
+        async with found as dispatcher:
+            broken = Broken(found, "a:1")
+            while broken.refusals < SUSPICIOUS - 1:
+                await ask(dispatcher)  # they take turns
+            large = asyncio.ensure_future(reply_to(dispatcher, request(items=16)))
+            await asyncio.sleep(1 * MS)
+            goes = asyncio.ensure_future(ask(dispatcher))
+            await asyncio.sleep(5 * MS)
+            assert broken.refusals == SUSPICIOUS
+            goes.cancel()
+            assert isinstance(await large, Reply)
+            while broken.refusals == SUSPICIOUS:
+                assert await ask(dispatcher) == "ok"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("came", "again"),
+    [(Came.ANSWERED, True), (Came.NOTHING, True), (Came.REFUSED, False), (Came.NOBODY, False)],
+)
+def test_when_another_server_is_asked_again(came: Came, again: bool) -> None:
+    """At the next refusal, or after as many as there were."""
+    outlier = Outlier()
+    for _ in range(SUSPICIOUS):
+        outlier.refused("m")
+    assert outlier.questionable("m")
+
+    assert not outlier.compared("m", 0.0, came, 3)
+
+    outlier.refused("m")
+    assert outlier.questionable("m") is again
+    for _ in range(SUSPICIOUS - 1):
+        outlier.refused("m")
+    assert outlier.questionable("m")
 
 
 async def send(client: AsyncGrantClient, found: Bench, content: bytes = GOOD) -> tuple[str, str]:

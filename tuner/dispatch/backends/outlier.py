@@ -10,16 +10,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum, auto
 
-__all__ = ["SHORTEST_OUT", "Outlier"]
+__all__ = ["SHORTEST_OUT", "Came", "Outlier"]
 
 SUSPICIOUS = 3
 """Refusals, one after the other, after which another server is asked."""
 MOST_APART = 100
-"""Most refusals between two questions to other servers, where these refuse the same: clients may go on
-sending what nobody can answer."""
+"""Most refusals between two questions to other servers, where these refuse the same, or there is none:
+clients may go on sending what nobody can answer."""
 SHORTEST_OUT, LONGEST_OUT = 10.0, 300.0
 """s that an outlier is out: at first, and at most."""
+
+
+class Came(Enum):
+    """What came of asking another server."""
+
+    ANSWERED = auto()
+    REFUSED = auto()
+    NOTHING = auto()
+    """It said nothing: it was lost, or too busy until the deadline, or the client has gone."""
+    NOBODY = auto()
+    """There was none to ask of which less is refused."""
 
 
 @dataclass(slots=True)
@@ -41,6 +53,8 @@ class Outlier:
         """When it comes back, or came back last, after it was an outlier."""
         self.out = 0.0
         """How long it was out last, s."""
+        self.early = -math.inf
+        """When it was brought back before its time last."""
         self._refusals: dict[str, _Refusals] = {}
 
     def answered(self, session: str) -> None:
@@ -61,13 +75,13 @@ class Outlier:
         found = self._refusals.get(session)
         return found is not None and found.count >= found.ask_at
 
-    def compared(self, session: str, now: float, *, answered: bool, enough: int) -> bool:
-        """Another server was asked.
+    def compared(self, session: str, now: float, came: Came, enough: int) -> bool:
+        """Another server was asked, or there was none.
 
         Args:
             session: Whose request it was.
             now: s.
-            answered: Whether it has answered.
+            came: What came of that.
             enough: How often another one must answer.
 
         Returns:
@@ -76,8 +90,9 @@ class Outlier:
         found = self._refusals.get(session)
         if found is None:  # it has answered meanwhile
             return False
-        found.ask_at = found.count + (1 if answered else min(found.count, MOST_APART))
-        found.disproved += answered
+        in_vain = came in {Came.REFUSED, Came.NOBODY}
+        found.ask_at = found.count + (min(found.count, MOST_APART) if in_vain else 1)
+        found.disproved += came is Came.ANSWERED
         if found.disproved < enough:
             return False
         again = now - self.until < self.out

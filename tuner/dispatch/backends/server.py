@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
-from tuner.dispatch.backends.outlier import Outlier
+from tuner.dispatch.backends.outlier import Came, Outlier
 from tuner.dispatch.request import ModelForm
 
 __all__ = ["WatchedServer"]
@@ -120,25 +120,30 @@ class WatchedServer:
         """Whether it is out because others answer what it refuses."""
         return not self.up and asyncio.get_running_loop().time() < self.outlier.until
 
-    def compared(self, session: str, words: str, *, answered: bool, enough: int) -> None:
-        """Another server was asked what this one refuses; take this one out if it is an outlier.
+    def compared(self, session: str, words: str, came: Came, enough: int) -> None:
+        """Another server was to be asked what this one refuses; take this one out if it is an outlier.
 
         Args:
             session: Whose request it was.
             words: Why this server refused.
-            answered: Whether the other one has answered.
+            came: What came of that.
             enough: How often another one must answer.
         """
         now = asyncio.get_running_loop().time()
-        if self.up and self.outlier.compared(session, now, answered=answered, enough=enough):
+        if self.up and self.outlier.compared(session, now, came, enough):
             why = f"{self.address} is out for {self.outlier.out:g} s: other backends answer what it refuses"
             self.warn(why)
             self.lost(f"{why}; {words}")
 
-    def readmit(self) -> None:
-        """Bring it back as soon as it answers probes, because no other is better."""
-        if self.ejected:
-            self.outlier.until = asyncio.get_running_loop().time()
+    def readmit(self, *, always: bool) -> None:
+        """Bring it back as soon as it answers probes, because no other is better.
+
+        Args:
+            always: Whether also if it was an outlier again soon after it had been brought back so.
+        """
+        now, outlier = asyncio.get_running_loop().time(), self.outlier
+        if self.ejected and (always or now >= outlier.early + outlier.out):
+            outlier.until = outlier.early = now
             self._woken.set()
 
     def _tell(self) -> None:

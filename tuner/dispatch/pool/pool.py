@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
+from tuner.dispatch.backends.outlier import Came
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.journal import Change, Journal, Segment
 from tuner.dispatch.pool.assumptions import Assumptions
@@ -165,7 +166,7 @@ class Pool:
         if self.up and not was_up:
             self._observer.returned([*self._queues])
         if not self.up:
-            self._readmit()
+            self._readmit(always=True)
 
     def reconfigure(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
         """Change the rules and the limits of the sessions; what waits goes on waiting.
@@ -287,16 +288,16 @@ class Pool:
     def _retry_all(self, requests: Iterable[Pending], reason: str) -> None:
         self._flow.retry_all(requests, reason)
 
-    async def _compare(self, batch: Batch, requests: Sequence[Pending]) -> Batch | None:
-        there = await self._lanes.compare(batch, requests)
-        if there is None:
-            self._readmit()
-        return there
+    async def _compare(self, batch: Batch, requests: Sequence[Pending]) -> Came:
+        came = await self._lanes.compare(batch, requests)
+        if came is Came.NOBODY:
+            self._readmit(always=False)  # the requests may be to blame, and not the servers
+        return came
 
-    def _readmit(self) -> None:
-        """Bring back servers that were outliers, because no other is better now."""
+    def _readmit(self, *, always: bool) -> None:
+        """Bring back servers that were outliers, because no other is better now; see their `readmit`."""
         for server in self.servers:
-            server.readmit()
+            server.readmit(always=always)
 
     def _lane_free(self, place: int, executed: bool) -> None:
         self._flow.lane_free(place, executed)

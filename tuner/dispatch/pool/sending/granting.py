@@ -73,6 +73,7 @@ class GrantSender(Sender):
         if any(end.answered for end in ends):
             outlier.answered(session)
         elif any(end.status is not None for end in ends):
+            batch.refused = True
             outlier.refused(session)
 
     def _learn_late(

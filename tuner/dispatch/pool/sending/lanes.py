@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tuner.dispatch.backends.outlier import Came
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.sending.accelerators import Accelerator, Accelerators
@@ -46,6 +47,8 @@ class Batch:
     """Whether its server has answered it, as one."""
     compared: bool = False
     """Whether it shows what another server is worth, which refuses such requests."""
+    refused: bool = False
+    """Whether its server has answered none of it, and refused some."""
 
     def __post_init__(self) -> None:
         self.items = sum(one.items for one in self.requests)
@@ -140,7 +143,7 @@ class Lanes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def compare(self, batch: Batch, requests: Sequence[Pending]) -> Batch | None:
+    async def compare(self, batch: Batch, requests: Sequence[Pending]) -> Came:
         """Send requests of a batch to another server of the present generation; wait for what comes of them.
 
         Args:
@@ -148,7 +151,8 @@ class Lanes:
             requests: Of it, some that wait.
 
         Returns:
-            The batch there; None without a server of which less is refused.
+            What that server did; unless there is none of which less is refused, the requests then have their
+            end, or go elsewhere.
         """
         stream, loop = batch.stream, asyncio.get_running_loop()
         lanes = [
@@ -159,7 +163,7 @@ class Lanes:
             and not lane.server.outlier.suspected(stream.session.name)
         ]
         if not lanes:
-            return None
+            return Came.NOBODY
         lane = min(lanes, key=lambda one: len(one.accelerator.batches))
         there, others = Batch(lane, stream, requests, compared=True), list(lane.accelerator.batches)
         # It waits no longer than its requests do: one of the others might wait for an answer from here.
@@ -169,7 +173,9 @@ class Lanes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         await asyncio.wait((task,))
-        return there
+        if there.executed:
+            return Came.ANSWERED
+        return Came.REFUSED if there.refused else Came.NOTHING
 
     async def _execute(
         self,

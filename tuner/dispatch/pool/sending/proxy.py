@@ -85,6 +85,7 @@ class ProxySender(Sender):
         """Find out which request a server refused a batch for: no other one should suffer from it."""
         if len(requests) == 1:
             self._note_end(requests, refused.reason)
+            batch.refused = True
             batch.lane.server.outlier.refused(batch.stream.session.name)
             if not await self._compared(batch, requests, refused.reason):
                 requests[0].refuse(refused.status, refused.reason)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
+from tuner.dispatch.backends.outlier import Came
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pending import Pending, traces_of
@@ -18,8 +19,8 @@ Elsewhere = Callable[[Sequence[Pending], str], None]
 """Lets requests go to another server, because of a reason."""
 Answered = Callable[[Sequence[Pending]], None]
 """Hears that a server takes requests such as these."""
-Compare = Callable[[Batch, Sequence[Pending]], Awaitable[Batch | None]]
-"""Sends requests of a batch to another server, and returns the batch there; see `Lanes.compare`."""
+Compare = Callable[[Batch, Sequence[Pending]], Awaitable[Came]]
+"""Sends requests of a batch to another server, and returns what came of them; see `Lanes.compare`."""
 
 
 class Sender(ABC):
@@ -83,11 +84,9 @@ class Sender(ABC):
         server, session = batch.lane.server, batch.stream.session.name
         if batch.compared or not server.outlier.questionable(session):
             return False
-        there = await self._compare(batch, requests)
-        if there is None:
-            return False
-        server.compared(session, words, answered=there.executed, enough=self.enough)
-        return True
+        came = await self._compare(batch, requests)
+        server.compared(session, words, came, self.enough)
+        return came is not Came.NOBODY
 
     def _note_end(self, requests: Sequence[Pending], problem: str = "") -> None:
         """Note in the traces of requests that their execution has ended, if it had begun."""
