@@ -358,6 +358,25 @@ def test_when_another_server_is_asked_again(came: Came, again: bool) -> None:
     assert outlier.questionable("m")
 
 
+def test_servers_that_are_suspected_at_the_same_time_do_not_wait_for_each_other() -> None:
+    """Each refuses another session, and would ask the other one, which is busy until it has asked."""
+
+    async def main() -> None:
+        found = bench({"name": "m", "slo_ms": 500.0}, {"name": "n", "slo_ms": 500.0}, policy="eager")
+        async with found as dispatcher:
+            broken = [Broken(found, "a:1", "m"), Broken(found, "b:1", "n")]
+            loop = asyncio.get_running_loop()
+            for _ in range(60):
+                began = loop.time()
+                came = await asyncio.gather(ask(dispatcher), ask(dispatcher, session="n"))
+                assert set(came) <= {"ok", "internal"}
+                assert loop.time() - began < 100 * MS
+                await asyncio.sleep(10 * MS)
+            assert all(one.refusals >= SUSPICIOUS for one in broken)
+
+    run(main())
+
+
 async def send(client: AsyncGrantClient, found: Bench, content: bytes = GOOD) -> tuple[str, str]:
     """Ask for a grant, and send a request there; return where, and what came of it."""
     async with client.grant("m", timeout=0.5) as granted:

@@ -30,8 +30,15 @@ class Came(Enum):
     REFUSED = auto()
     NOTHING = auto()
     """It said nothing: it was lost, or too busy until the deadline, or the client has gone."""
+    BUSY = auto()
+    """It was not asked: each one waits itself for what another server says, maybe for this one."""
     NOBODY = auto()
     """There was none to ask of which less is refused."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether one was asked."""
+        return self not in {Came.BUSY, Came.NOBODY}
 
 
 @dataclass(slots=True)

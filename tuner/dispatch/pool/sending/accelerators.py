@@ -19,6 +19,8 @@ class Accelerator:
     """When its server answered the last batch, s."""
     batches: dict[asyncio.Task[None], object] = field(default_factory=dict)
     """What carries each batch that has not ended, and who sent it."""
+    comparing: int = 0
+    """Those of them that wait for what another server says."""
 
     def take(self, batch: asyncio.Task[None], sender: object, ends: float) -> None:
         """Note a batch that is sent here, by whom, and when it should have ended, s."""

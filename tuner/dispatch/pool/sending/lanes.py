@@ -151,8 +151,7 @@ class Lanes:
             requests: Of it, some that wait.
 
         Returns:
-            What that server did; unless there is none of which less is refused, the requests then have their
-            end, or go elsewhere.
+            What that server did; if it was asked, the requests have their end, or go elsewhere.
         """
         stream, loop = batch.stream, asyncio.get_running_loop()
         lanes = [
@@ -164,15 +163,22 @@ class Lanes:
         ]
         if not lanes:
             return Came.NOBODY
+        lanes = [lane for lane in lanes if not lane.accelerator.comparing]
+        if not lanes:  # two that waited for each other would stand still until a request is due
+            return Came.BUSY
         lane = min(lanes, key=lambda one: len(one.accelerator.batches))
         there, others = Batch(lane, stream, requests, compared=True), list(lane.accelerator.batches)
-        # It waits no longer than its requests do: one of the others might wait for an answer from here.
+        # It waits no longer than its requests do.
         left = max(one.due for one in requests) - loop.time()
         task = loop.create_task(self._execute([there], others, lambda _: None, left))
         lane.accelerator.take(task, there, loop.time())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        await asyncio.wait((task,))
+        batch.lane.accelerator.comparing += 1
+        try:
+            await asyncio.wait((task,))
+        finally:
+            batch.lane.accelerator.comparing -= 1
         if there.executed:
             return Came.ANSWERED
         return Came.REFUSED if there.refused else Came.NOTHING

@@ -86,7 +86,7 @@ class Sender(ABC):
             return False
         came = await self._compare(batch, requests)
         server.compared(session, words, came, self.enough)
-        return came is not Came.NOBODY
+        return came.asked
 
     def _note_end(self, requests: Sequence[Pending], problem: str = "") -> None:
         """Note in the traces of requests that their execution has ended, if it had begun."""
