@@ -166,6 +166,7 @@ def test_an_outlier_that_worked_for_long_is_out_for_as_long_as_at_first() -> Non
                 broken.mended = True
                 await one_by_one(dispatcher, 25, every=2.0)
                 assert server.up
+            assert out_times(found) == ["10", "10"]  # each is said
 
     run(main())
 
@@ -292,8 +293,8 @@ def test_what_is_shown_of_an_outlier() -> None:
             async def reload() -> None: ...
 
             state = Control(dispatcher, metrics, None, "127.0.0.1", reload).state()
-            why = "a:1 is out for 10 s: other backends answer what it refuses"
-            shown = {"address": "a:1", "up": False, "reason": f"{why}; a:1: its weights are gone"}
+            why = "a:1 is out for 10 s: other backends answer what it refuses; a:1: its weights are gone"
+            shown = {"address": "a:1", "up": False, "reason": why}
             assert state["backends"][0] == shown
             assert found.warnings == [why]
 

@@ -63,7 +63,8 @@ class PoolKeeper:
         connect: Opens connections.
         observer: Hears of everything.
         beliefs: What is known of servers, whatever their pools.
-        warn: Receives what the operator should know, each sentence once while its server is known.
+        warn: Receives what the operator should know: each sentence once while its server is known, and each
+            time that a server is an outlier.
         journal: Records what the schedulers are asked and answer, if given.
     """
 
@@ -198,6 +199,7 @@ class PoolKeeper:
                 batches_itself=config.mode == "grants",
                 changed=pool.changed,
                 warn=partial(self._warn, address),
+                say=self._say,
             )
             for address, found in targets.items()
         ]

@@ -67,6 +67,8 @@ class WatchedServer:
     changed: Callable[[WatchedServer], None]
     warn: Callable[[str], None]
     """Receives what the operator should know, each sentence once."""
+    say: Callable[[str], None]
+    """Receives what the operator should know each time."""
     up: bool = False
     asked: bool = False
     """Whether it was probed."""
@@ -131,9 +133,10 @@ class WatchedServer:
         """
         now = asyncio.get_running_loop().time()
         if self.up and self.outlier.compared(session, now, came, enough):
-            why = f"{self.address} is out for {self.outlier.out:g} s: other backends answer what it refuses"
-            self.warn(why)
-            self.lost(f"{why}; {words}")
+            out = f"{self.address} is out for {self.outlier.out:g} s"
+            why = f"{out}: other backends answer what it refuses; {words}"
+            self.say(why)
+            self.lost(why)
 
     def readmit(self, *, always: bool) -> None:
         """Bring it back as soon as it answers probes, because no other is better.
