@@ -2,7 +2,8 @@
 
 A lane is busy until every frontend of the batch has said what came of its requests. One that says nothing
 costs the lane some time, and the server is probed at once; so it is if none of them was answered in time. The
-word of a frontend alone takes no server out.
+word of a frontend alone takes no server out, with one exception: where frontends say of one batch after the
+other that it was refused, while those that go to another server are answered, nothing else is asked.
 """
 
 from __future__ import annotations
