@@ -56,6 +56,61 @@ def test_a_connection_that_broke() -> None:
     assert [bool(one.lost) for one in service.ended] == [True, False]
 
 
+class Silent(Backends):
+    """Those of servers that answer a request after 0.1 s, and do not say whether they are there."""
+
+    async def infer(self, model: str, inputs: list[Input], **options: object) -> str:
+        await asyncio.sleep(0.1)
+        return await super().infer(model, inputs, **options)
+
+    async def is_model_ready(self, model: str, *, client_timeout: float, **options: object) -> bool:
+        await asyncio.sleep(client_timeout)
+        raise InferenceServerException("it is late", status="StatusCode.DEADLINE_EXCEEDED")
+
+
+def test_a_server_that_does_not_say_whether_it_is_there() -> None:
+    """It gets half of the time that is left, so that another one can answer in the rest."""
+
+    async def seconds() -> float:
+        began = asyncio.get_running_loop().time()
+        assert await inferred(Silent("UNAVAILABLE", ""), service) == "model"
+        return asyncio.get_running_loop().time() - began
+
+    service = Echo()  # it grants 0.5 s
+
+    assert run(seconds()) == pytest.approx(0.1 + 0.2 + 0.1, abs=0.05)
+    assert [bool(one.lost) for one in service.ended] == [True, False]
+
+
+class Plain:
+    """Clients of another class, which have no more than what is needed."""
+
+    def __init__(self) -> None:
+        self.left = ["UNAVAILABLE", ""]
+
+    async def infer(self, model: str, inputs: object, *, outputs: object, client_timeout: float) -> str:
+        if status := self.left.pop(0):
+            raise InferenceServerException("it failed", status=f"StatusCode.{status}")
+        return model
+
+    async def close(self) -> None:
+        pass
+
+
+def test_clients_of_another_class_need_no_more_than_infer_and_close() -> None:
+    """One that cannot ask whether its server is there has lost it."""
+
+    async def main() -> None:
+        service, plain = Echo(), Plain()
+        async with AsyncGrantClient(
+            "nowhere", connect=lambda _: plain, open_line=lambda: Pipe(service)
+        ) as client:
+            assert await client.infer("echo", [Input("x", 1)], timeout=5.0) == "model"
+        assert [bool(one.lost) for one in service.ended] == [True, False]
+
+    run(main())
+
+
 class Granting(Echo):
     """Grants a model on a server of this machine, for long."""
 

@@ -51,8 +51,9 @@ class AsyncGrantClient:
         token: That it asks for, if it has a ``token_file``.
         credentials: For TLS, as :func:`grpc.ssl_channel_credentials` makes them; in the clear if None.
         connect: Makes the client of a backend from its ``host:port``, for :meth:`infer`; a plain
-            :class:`tritonclient.grpc.aio.InferenceServerClient` if None. Of another class `infer`,
-            `is_model_ready` and `close` are used.
+            :class:`tritonclient.grpc.aio.InferenceServerClient` if None. Of another class `infer` and `close`
+            are used, and `is_model_ready` if it has it: without it, a backend that says that it is not
+            available is lost. It gets `model_version` where the dispatcher's file asks for one.
         open_line: Opens the conversation, in place of gRPC.
     """
 
@@ -173,12 +174,13 @@ class AsyncGrantClient:
             async with self.grant(session, items=items, kind=kind, timeout=left, trace=trace) as granted:
                 ends = loop.time() + granted.timeout
                 backend = self._backend(granted.address)
-                more = {} if granted.trace is None else {"headers": dict(granted.trace.headers())}
+                more = _version_of(granted)
+                if granted.trace is not None:
+                    more["headers"] = dict(granted.trace.headers())
                 try:
                     return await backend.infer(
                         granted.model,
                         inputs,
-                        model_version=granted.form.version,
                         outputs=outputs,
                         client_timeout=granted.timeout,
                         **more,
@@ -187,7 +189,9 @@ class AsyncGrantClient:
                     why, code = str(error), _code_of(error)
                     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
                         granted.unanswered = True
-                    elif code is grpc.StatusCode.UNAVAILABLE and await _is_lost(backend, granted, error):
+                    elif code is grpc.StatusCode.UNAVAILABLE and await _is_lost(
+                        backend, granted, error, (ends - loop.time()) / 2
+                    ):  # in the other half another backend may answer
                         granted.lost(why)
                     else:
                         granted.refused(status_of(code))
@@ -309,22 +313,30 @@ def _code_of(error: Any) -> grpc.StatusCode:
     return grpc.StatusCode.INTERNAL if code is None or code is grpc.StatusCode.OK else code
 
 
-async def _is_lost(backend: Any, granted: Granted, error: Any) -> bool:
+def _version_of(granted: Granted) -> dict[str, Any]:
+    """Return the options by which a backend's client asks for the version that is asked for, if any is."""
+    return {"model_version": granted.form.version} if granted.form.version else {}
+
+
+async def _is_lost(backend: Any, granted: Granted, error: Any, left: float) -> bool:
     """Return whether a backend is lost that seems not to be available: a model may say so, too.
 
     Args:
         backend: Its client.
         granted: What was asked of it.
         error: What came of that.
+        left: s that the backend may take to show it; at most `ANSWER_IN` are waited for.
     """
     from tritonclient.utils import InferenceServerException
 
     if isinstance(failure(_code_of(error), str(error.message()), granted.address), Lost):
         return True  # its connection broke
+    if not hasattr(backend, "is_model_ready"):
+        return True
+    patience = min(ANSWER_IN, max(left, 0.0))
     try:
-        version = granted.form.version
         return not await backend.is_model_ready(
-            granted.model, model_version=version, client_timeout=ANSWER_IN
+            granted.model, client_timeout=patience, **_version_of(granted)
         )
     except InferenceServerException:
         return True
