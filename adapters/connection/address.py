@@ -64,12 +64,13 @@ def parse_address(text: str, *, scheme: str, port: int, options: Mapping[str, Op
     refuse_credentials(text, "TARGET", WHERE_CREDENTIALS_BELONG)
     try:
         url = urlsplit(text)
-        if "," in url.netloc:  # adapters whose targets may name several split them before
-            problem = f"'{url.netloc}' names several servers, and a target of {scheme}:// is one"
-            raise InvalidInput("TARGET", problem, "give each a target of its own")
-        host, given = url.hostname, url.port
+        several = "," in url.netloc  # adapters whose targets may name several split them before
+        host, given = url.hostname, None if several else url.port
     except ValueError as error:
         raise InvalidInput("TARGET", f"'{text}': {error}", form) from None
+    if several:
+        problem = f"'{url.netloc}' names several servers, and this target is one server"
+        raise InvalidInput("TARGET", problem, "give each a target of its own")
     model = unquote(url.path.strip("/"))
     if url.scheme != scheme or not host or not model or "/" in model or url.fragment:
         raise InvalidInput("TARGET", f"'{text}' does not name a host and a model", form)

@@ -53,14 +53,22 @@ def test_everything(tmp_path: Path) -> None:
         ("tfserving://host/m?base_path=/no/such/folder", "no such folder"),
         ("tfserving://host/m?config=/tmp", "no such file"),
         ("tfserving://host/m?version=3", "option 'version' is unknown"),
-        ("tfserving://a,b/m", "names several servers, and a target of tfserving:// is one"),
-        ("tfserving://a:8500,b:8500/m", "give each a target of its own"),
     ],
 )
 def test_targets_that_cannot_be(text: str, words: str) -> None:
     """What is wrong with it."""
     with pytest.raises(InvalidInput, match=words):
         parse_target(text)
+
+
+@pytest.mark.parametrize("hosts", ["a,b", "a:8500,b:8500"])
+def test_a_target_is_one_server(hosts: str) -> None:
+    """The whole message."""
+    with pytest.raises(InvalidInput) as raised:
+        parse_target(f"tfserving://{hosts}/m")
+
+    problem = f"'{hosts}' names several servers, and this target is one server"
+    assert str(raised.value) == f"TARGET: {problem}; give each a target of its own"
 
 
 def test_missing_flags_are_named() -> None:
