@@ -84,6 +84,21 @@ def test_bad_requests_that_may_stay_ask_for_nothing() -> None:
         ScalingRule(threshold=0.1, allowed=0.2)
 
 
+@pytest.mark.parametrize(("share", "desired"), [(0.02, 2), (0.1, 2), (0.11, 10), (0.45, 10), (1.0, 10)])
+def test_what_fails_with_any_number_keeps_idle_accelerators(share: float, desired: int) -> None:
+    """The headroom holds a few of them once they do not fail any more; more would have too few."""
+    failing = ScalingWindow(10.0, 1000 * (1 - share), beyond=1000 * share, busy=15.0)
+
+    assert ScalingRule().advise(10, failing).desired == desired
+
+
+def test_what_fails_with_any_number_does_not_hide_what_is_late() -> None:
+    """Half of the others were late."""
+    failing = ScalingWindow(10.0, 100.0, bad=50.0, beyond=900.0, busy=100.0)
+
+    assert ScalingRule().advise(10, failing).desired == 20
+
+
 def test_a_watch_forgets() -> None:
     """Sessions begin anew; of others all is still known."""
     watch = ScalingWatch(seconds=30.0)

@@ -5,8 +5,8 @@ load; then the two signals say how much is missing or too much. With N accelerat
 threshold asks for ``N r / (1 - r)`` more; an idle fraction f frees ``N f``.
 
 Where we differ: some of the idle time is kept as headroom, for with none of it the next burst is dropped.
-What fails with any number of accelerators, as in a broken model, asks for none. Where most of what came did,
-the idle time frees none either: it says nothing about the load that comes once the model is mended.
+What fails with any number of accelerators, as in a broken model, asks for none. Where that is a larger share
+of what came than the headroom, idle time frees none either: once the model is mended, these are load again.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class ScalingRule:
     allowed: float = 0.0
     """Bad rate that may stay: no accelerators are asked for to take it away. The paper's rule has none."""
     headroom: float = 0.1
-    """Idle fraction that is kept for bursts."""
+    """Idle fraction that is kept for bursts; and share of all requests that may fail, as they would with any
+    number of accelerators, so that idle time still frees some."""
     least: int = 1
     most: int = 1 << 30
     seconds: float = 0.0
@@ -130,8 +131,9 @@ class ScalingRule:
             missing = (bad_rate - self.allowed) / (1 - self.allowed)
             more = math.ceil(accelerators * missing / max(1 - missing, 1e-3))
             return accelerators + more, f"{bad_rate:.1%} of the requests are late or dropped"
-        if seen.beyond > seen.requests:
-            return accelerators, "most requests fail, as they would with any number of accelerators"
+        if seen.beyond > self.headroom * (seen.requests + seen.beyond):
+            share = seen.beyond / (seen.requests + seen.beyond)
+            return accelerators, f"{share:.0%} of the requests fail, as with any number of accelerators"
         if idle > self.headroom:
             desired = math.ceil(accelerators * (1 - idle) / (1 - self.headroom) - 1e-9)
             return desired, f"accelerators are idle {idle:.0%} of the time"
