@@ -161,8 +161,8 @@ def test_requests_that_fail_with_any_number_of_servers_ask_for_none() -> None:
 
     assert desired([broken] * 3) == 1
     assert desired([replace(broken, failures=400)] * 3) == 2
-    assert desired([shown(1.0)] * 3, 4) < 4
-    assert desired([replace(shown(1.0), failures=300, beyond_servers=300)] * 3, 4) < 4
+    assert desired([shown(1.0)] * 3, 4) in {1, 2, 3}
+    assert desired([replace(shown(1.0), failures=300, beyond_servers=300)] * 3, 4) in {1, 2, 3}
     assert desired([replace(shown(1.0), failures=800, beyond_servers=800)] * 3, 4) == 4
     assert desired([shown(8.0)] + [replace(without_answers(500, 50.0), beyond_servers=500)] * 6, 4) == 4
 

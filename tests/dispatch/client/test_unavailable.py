@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc.aio
 import numpy as np
@@ -63,8 +64,8 @@ class Silent(Backends):
         await asyncio.sleep(0.1)
         return await super().infer(model, inputs, **options)
 
-    async def is_model_ready(self, model: str, *, client_timeout: float, **options: object) -> bool:
-        await asyncio.sleep(client_timeout)
+    async def is_model_ready(self, model: str, **options: Any) -> bool:
+        await asyncio.sleep(options["client_timeout"])
         raise InferenceServerException("it is late", status="StatusCode.DEADLINE_EXCEEDED")
 
 
