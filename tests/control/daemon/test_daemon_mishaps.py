@@ -119,16 +119,22 @@ def test_a_target_that_hangs_is_not_begun_twice(bed: Bed, monkeypatch: pytest.Mo
         hanging.set()
 
 
+def hang_in_a_change(bed: Bed, keeper: Daemon, over: threading.Event) -> Worker:
+    """Wait until the target `a` hangs in the middle of a change, until `over`; return its worker."""
+    hanging = threading.Event()
+    eventually(lambda: "a" in bed.servers)
+    bed.servers["a"].before_change = lambda: hanging.set() or over.wait(LONGEST)  # type: ignore[func-returns-value]
+    assert hanging.wait(LONGEST)
+    return keeper.workers["a"]
+
+
 def test_a_stop_waits_for_no_reload(bed: Bed) -> None:
     """A target hangs while the file is read again: all have two minutes to end, and not four."""
-    hanging, over = threading.Event(), threading.Event()
+    over = threading.Event()
     bed.write(("a", "apply", ""))
     try:
         with Running(bed) as keeper:
-            eventually(lambda: "a" in bed.servers)
-            hung = keeper.workers["a"]
-            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(LONGEST)  # type: ignore[func-returns-value]
-            assert hanging.wait(LONGEST)
+            hung = hang_in_a_change(bed, keeper, over)
             bed.write(("a", "observe", ""))
             keeper.reload()
             eventually(lambda: hung.stopping)
@@ -167,14 +173,11 @@ def test_a_target_that_hung_begins_again_with_the_settings_that_it_had(
 ) -> None:
     """It was asked to stop for a change of the file, which was taken back while it hung."""
     monkeypatch.setattr(daemon_module, "PATIENCE", 0.2)
-    hanging, over = threading.Event(), threading.Event()
+    over = threading.Event()
     bed.write(("a", "apply", ""))
     try:
         with Running(bed) as keeper:
-            eventually(lambda: "a" in bed.servers)
-            hung = keeper.workers["a"]
-            bed.servers["a"].before_change = lambda: hanging.set() or over.wait(LONGEST)  # type: ignore[func-returns-value]
-            assert hanging.wait(LONGEST)
+            hung = hang_in_a_change(bed, keeper, over)
             bed.write(("a", "observe", ""))
             keeper.reload()
             eventually(lambda: any("still hangs" in sentence for sentence in bed.said))
