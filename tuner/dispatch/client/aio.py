@@ -174,16 +174,13 @@ class AsyncGrantClient:
             async with self.grant(session, items=items, kind=kind, timeout=left, trace=trace) as granted:
                 ends = loop.time() + granted.timeout
                 backend = self._backend(granted.address)
-                more = _version_of(granted)
-                if granted.trace is not None:
-                    more["headers"] = dict(granted.trace.headers())
                 try:
                     return await backend.infer(
                         granted.model,
                         inputs,
                         outputs=outputs,
                         client_timeout=granted.timeout,
-                        **more,
+                        **_options_of(granted),
                     )
                 except InferenceServerException as error:
                     why, code = str(error), _code_of(error)
@@ -316,6 +313,12 @@ def _code_of(error: Any) -> grpc.StatusCode:
 def _version_of(granted: Granted) -> dict[str, Any]:
     """Return the options by which a backend's client asks for the version that is asked for, if any is."""
     return {"model_version": granted.form.version} if granted.form.version else {}
+
+
+def _options_of(granted: Granted) -> dict[str, Any]:
+    """Return the options by which a backend's client asks for the version, and says whose span it is."""
+    headers = {} if granted.trace is None else {"headers": dict(granted.trace.headers())}
+    return _version_of(granted) | headers
 
 
 async def _is_lost(backend: Any, granted: Granted, error: Any, left: float) -> bool:
