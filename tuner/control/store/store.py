@@ -45,12 +45,7 @@ from tuner.measurement import known
 if TYPE_CHECKING:
     from tuner.control.drive.journal import WindowRecord
 
-__all__ = [
-    "ACTIONS",
-    "Standing",
-    "Store",
-    "without_credentials",
-]
+__all__ = ["ACTIONS", "Standing", "Store", "without_credentials"]
 
 UNENDED = "outcome IN ('decided', 'applying')"
 """The SQL condition for a decision whose end was not written."""
