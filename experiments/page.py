@@ -16,13 +16,17 @@ __all__ = ["check_results", "index_page", "results_page", "written_pages"]
 NOTES = Path("experiments/notes")
 """The notes of this repository, for results that have none beside them."""
 
+HOW = "\n**How**"
+"""What begins the second part of a note, after its verdict."""
+
 HEADER = """# What was measured
 
 Every number in the tables comes from a stored result in `experiments/results/`, made by the command named
 with it; the notes also quote earlier runs and trials by hand, which are not stored. The page is written by
-`tuner experiment page`. Targets are what we set out to reach; where a figure misses one, the note under it
-says why. The machine: two shared cores of a virtual machine without a GPU, the load generator on the same
-two cores; `gpu-proof` ran on another one, as its note says.
+`tuner experiment page`. Targets are what we set out to reach. Each section gives its verdict first, then the
+figures, then how they were measured and what explains them. The machine: two shared cores of a virtual
+machine without a GPU, the load generator on the same two cores; `gpu-proof` ran on another one, as its note
+says.
 """
 
 INDEX = """# The papers' tables and figures, again
@@ -152,21 +156,26 @@ def results_page(folder: Path, notes: Path) -> str:
     """
     parts = [HEADER]
     for experiment in _stored(folder, _live()):
-        parts.append(_section(experiment, Result.load(folder / f"{experiment.name}.json")))
-        if note := _note(notes, experiment.name):
-            parts.append(note)
+        result = Result.load(folder / f"{experiment.name}.json")
+        parts.append(_section(experiment, result, _note(notes, experiment.name)))
     return "\n".join(parts)
 
 
-def _section(about: About, result: Result) -> str:
-    lines = [
-        f"## {about.title}",
-        "",
-        f"`{result.command}` ({_made(result)})",
-        "",
-        *_table(result, "target", about.shown),
-    ]
-    return "\n".join([*lines, ""])
+def _section(about: About, result: Result, note: str) -> str:
+    """Return one experiment of the page: its verdict, the table, the rest of its note.
+
+    The verdict is what stands before `**How**` in the note; a note without it stands under the table.
+    """
+    verdict, how, rest = note.partition(HOW)
+    if not how:
+        verdict, rest = "", note
+    lines = [f"## {about.title}", "", f"`{result.command}` ({_made(result)})", ""]
+    if verdict:
+        lines += [verdict]
+    lines += [*_table(result, "target", about.shown), ""]
+    if rest:
+        lines += [f"{how}{rest}".lstrip("\n")]
+    return "\n".join(lines)
 
 
 def _made(result: Result) -> str:

@@ -75,6 +75,30 @@ def test_a_page_shows_figure_note_and_table(tmp_path: Path) -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize(
+    ("note", "order"),
+    [
+        ("Reached.\n\n**How**: quickly.\n", ["Reached.", "| x |", "**How**: quickly."]),
+        ("Some words.\n", ["| x |", "Some words."]),
+    ],
+)
+def test_a_live_experiment_shows_its_verdict_before_its_table(
+    tmp_path: Path, note: str, order: list[str]
+) -> None:
+    """What stands before `**How**` in a note is the verdict; a note without it stands under the table."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "notes").mkdir()
+    stored = Result(experiment="triton-cpu", seeds=1, rows=[row("x", [1.0])])
+    stored.save(tmp_path / "results" / "triton-cpu.json")
+    (tmp_path / "notes" / "triton-cpu.md").write_text(note)
+
+    page = written_pages(tmp_path / "results", tmp_path)[tmp_path / "results.md"]
+
+    places = [page.index(part) for part in order]
+    assert places == sorted(places)
+    assert "\n\n\n" not in page
+
+
 def test_pages_without_results_stay(tmp_path: Path) -> None:
     """They are not replaced by empty ones."""
     results = tmp_path / "results"
