@@ -14,6 +14,7 @@ from tests.builders import SPACE, configuration
 from tests.control.store.store_bed import record, state
 from tuner.control import Apply, Hold
 from tuner.control.decide.orders import Orders
+from tuner.control.store.known import current_target
 from tuner.control.store.order_book import StoredOrders, orders_of, pause, pin, resume, roll_back, unpin
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
@@ -103,7 +104,7 @@ def test_orders_are_about_the_server_that_the_name_stands_for_now(store: Store) 
     store.target("a", "sim://mlp", SPACE, GOOD)
 
     assert pin(store, "a") == GOOD
-    assert store.current("a")["url"] == "sim://mlp"  # type: ignore[index]
+    assert current_target(store, "a")["url"] == "sim://mlp"  # type: ignore[index]
 
 
 def test_a_pin_does_not_go_to_another_server(store: Store) -> None:
@@ -216,7 +217,7 @@ def test_a_store_of_the_version_before_is_taken_over(tmp_path: Path, store: Stor
 
     again = Store(path)
     assert orders_of(again, "a") == Orders()
-    assert again.current("a")["attached"] == 0  # type: ignore[index]
+    assert current_target(again, "a")["attached"] == 0  # type: ignore[index]
     pause(again, "a", "")
     assert orders_of(again, "a").paused == "by the operator"
     again.close()

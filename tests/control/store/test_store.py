@@ -26,6 +26,7 @@ from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.state import RunState
 from tuner.control.store.database import Database
 from tuner.control.store.history import explain
+from tuner.control.store.known import current_target
 from tuner.control.store.policies import keep_policy, load_policy, policy_number
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change, unjudged_change
@@ -211,7 +212,7 @@ def test_what_is_owed_comes_with_whatever_is_written_next(
 
     with closing(Store(tmp_path / "s.db", reading=True)) as again:
         assert outcomes(again) == ["applied"]
-        assert again.configuration(again.current("a")["running"]) == configuration(4)  # type: ignore[index]
+        assert again.configuration(current_target(again, "a")["running"]) == configuration(4)  # type: ignore[index]
 
 
 @contextmanager

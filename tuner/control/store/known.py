@@ -1,4 +1,4 @@
-"""Finds a target in the store, also by another name or another spelling of its URL."""
+"""Finds a target in the store, by its name, or also by another name or another spelling of its URL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from tuner.adapters.place import Place, places_of
 from tuner.control.store.database import Database
 from tuner.errors import InvalidInput
 
-__all__ = ["known_target"]
+__all__ = ["current_target", "known_target"]
+
+
+def current_target(store: Database, name: str) -> sqlite3.Row | None:
+    """Return the target of a name that was attached last: the URL of a name may change.
+
+    Raises:
+        StorageError: The store cannot be read.
+    """
+    return store.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
 
 
 def known_target(store: Database, name: str, url: str) -> sqlite3.Row | None:

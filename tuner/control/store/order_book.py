@@ -12,6 +12,7 @@ from pathlib import Path
 from tuner.control.decide.orders import Orders
 from tuner.control.sentence import log_sentence
 from tuner.control.store.database import PARSE_ERRORS
+from tuner.control.store.known import current_target
 from tuner.control.store.rows import KnobRow, configuration_of, knobs_of, same
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
@@ -254,7 +255,7 @@ def _before(store: Store, target: sqlite3.Row) -> Configuration | None:
 
 def _target(store: Store, name: str) -> sqlite3.Row:
     """Return the current target of a name."""
-    row = store.current(name)
+    row = current_target(store, name)
     if row is None:
         known = sorted({row["name"] for row in store.rows("SELECT name FROM target")})
         raise InvalidInput(

@@ -10,8 +10,6 @@ configurations it runs.
 
 from __future__ import annotations
 
-import json
-import logging
 import math
 import sqlite3
 import time
@@ -24,7 +22,6 @@ from urllib.parse import urlsplit
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.rules import PAUSED
 from tuner.control.drive.state import RunState
-from tuner.control.sentence import log_sentence
 from tuner.control.store.database import Database
 from tuner.control.store.known import known_target
 from tuner.control.store.rows import (
@@ -38,6 +35,7 @@ from tuner.control.store.rows import (
     text_of_bans,
     values_of,
 )
+from tuner.control.store.target import TargetUpdate
 from tuner.errors import StorageError
 from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import known
@@ -50,9 +48,6 @@ __all__ = ["ACTIONS", "Standing", "Store", "without_credentials"]
 UNENDED = "outcome IN ('decided', 'applying')"
 """The SQL condition for a decision whose end was not written."""
 ACTIONS = {Hold: "hold", Apply: "apply", Rollback: "roll back"}
-ENDS = {"pinned": "no longer pinned to", "rollback": "not rolled back to"}
-"""What an event says of the end of an order for a configuration."""
-ELSEWHERE = "that was ordered for another URL"
 SLICE = 5000
 """Rows of a table that one call of :meth:`Store.prune` deletes at most: all targets wait for it."""
 
@@ -146,23 +141,17 @@ class Store(Database):
             objective: The key of its objective; None to leave the one that is stored.
             mode: How the daemon treats it, such as ``observe``; None if that is not known.
         """
-        place, text = without_credentials(url), text_of(running)
         with self.writing() as db:
-            self._rename(db, name, place, space)
-            before = self.current(name)
-            db.execute(
-                "INSERT INTO target (name, url, knobs, original, running, attached) VALUES "
-                "(?, ?, ?, ?, ?, (SELECT coalesce(max(attached), 0) + 1 FROM target)) "
-                "ON CONFLICT (name, url) DO UPDATE SET knobs = excluded.knobs, attached = excluded.attached",
-                (name, place, json.dumps(space.to_json()), text, text),
+            update = TargetUpdate(
+                self,
+                db,
+                name=name,
+                url=without_credentials(url),
+                space=space,
+                running=running,
+                now=self.now,
             )
-            row = db.execute("SELECT * FROM target WHERE name = ? AND url = ?", (name, place)).fetchone()
-            self._complete(db, row, running)
-            self._check_orders(db, before, row, space, running)
-            if objective is not None and row["objective"] != objective:
-                self._set_objective(db, row, objective)
-            db.execute("UPDATE target SET mode = ? WHERE id = ?", (mode, row["id"]))
-            row = db.execute("SELECT * FROM target WHERE id = ?", (row["id"],)).fetchone()
+            row = update.write(objective, mode)
         with self.parsing_rows():
             good = configuration_of(row["last_good"]) if row["last_good"] else None
             state = RunState(
@@ -197,132 +186,6 @@ class Store(Database):
         """
         with self.parsing_rows():
             return knobs_of(text)
-
-    def current(self, name: str) -> sqlite3.Row | None:
-        """Return the target of a name that was attached last: the URL of a name may change."""
-        return self.row("SELECT * FROM target WHERE name = ? ORDER BY attached DESC, id DESC", name)
-
-    def _rename(self, db: sqlite3.Connection, name: str, url: str, space: KnobSpace) -> None:
-        """Give a target the name and the URL that it has now, if it is known by others.
-
-        Its orders go along, unless one of the two names stands for another target, too. Then a pin or a
-        rollback ends: orders for a configuration belong to the last server of a name, and neither may go to
-        the next one.
-        """
-        row = known_target(self, name, url)
-        if row is None or (row["name"], row["url"]) == (name, url):
-            return
-        taken, ours = self.current(name) is not None, self.current(row["name"])
-        db.execute("UPDATE target SET name = ?, url = ? WHERE id = ?", (name, url, row["id"]))
-        renamed = db.execute("SELECT * FROM target WHERE id = ?", (row["id"],)).fetchone()
-        sentence = f"is the target that was '{row['name']}', {row['url']}, and goes on as that"
-        self._log_event(db, renamed, sentence)
-        if name == row["name"]:
-            return
-        for order in ENDS:
-            self._end_order(db, order, name, renamed, space, why=ELSEWHERE)
-        if not taken and self.current(row["name"]) is None:
-            # A pause that was left under the new name belongs to that name.
-            db.execute(
-                "UPDATE OR REPLACE orders SET name = :new, paused = coalesce(paused, "
-                "(SELECT paused FROM orders WHERE name = :new)) WHERE name = :old",
-                {"new": name, "old": row["name"]},
-            )
-        elif ours is not None and ours["id"] == row["id"]:
-            why = "one of its two names is that of another target, too"
-            for order in ENDS:
-                self._end_order(db, order, row["name"], renamed, space, why=why)
-
-    def _end_order(
-        self, db: sqlite3.Connection, order: str, name: str, row: sqlite3.Row, space: KnobSpace, *, why: str
-    ) -> None:
-        """Delete an order for a configuration that stands under a name, if there is one, and say why.
-
-        Args:
-            db: The open transaction.
-            order: Its column.
-            name: The name.
-            row: The target whose history says so.
-            space: The knobs of that.
-            why: Why it ends.
-        """
-        stored = db.execute(f"SELECT {order} FROM orders WHERE name = ?", (name,)).fetchone()
-        if stored is None or stored[order] is None:
-            return
-        db.execute(f"UPDATE orders SET {order} = NULL WHERE name = ?", (name,))
-        ordered = space.format(self.configuration(stored[order]))
-        self._log_event(db, row, f"{ENDS[order]} {ordered}: {why}")
-
-    def _complete(self, db: sqlite3.Connection, row: sqlite3.Row, running: Configuration) -> None:
-        """Store in the configurations of a target what runs now of knobs that were added since."""
-        for column in ("original", "running", "last_good"):
-            stored = self.configuration(row[column]) if row[column] is not None else running
-            if set(running) - set(stored):
-                values = text_of({**running, **stored}), row["id"]
-                db.execute(f"UPDATE target SET {column} = ? WHERE id = ?", values)
-
-    def _check_orders(
-        self,
-        db: sqlite3.Connection,
-        before: sqlite3.Row | None,
-        row: sqlite3.Row,
-        space: KnobSpace,
-        running: Configuration,
-    ) -> None:
-        """Delete a pin and a rollback that were ordered for another server, or for values that knobs lack.
-
-        Others get what runs now of knobs that were added since.
-
-        Args:
-            db: The open transaction.
-            before: The row of the target's name until now; None if the orders come from a store that was
-                lost: then only orders for other knobs can be recognised.
-            row: The row of the server that is attached now.
-            space: Its knobs.
-            running: Its configuration now.
-        """
-        orders = db.execute("SELECT * FROM orders WHERE name = ?", (row["name"],)).fetchone()
-        grids = [{knob.name: knob.grid for knob in self.knobs(one["knobs"])} for one in (before or row, row)]
-        regridded = any(grids[0].get(name, grid) != grid for name, grid in grids[1].items())
-        for order in ENDS:
-            if orders is None or orders[order] is None:
-                continue
-            ordered, why = self.configuration(orders[order]), ""
-            if before is not None and before["id"] != row["id"]:
-                why = ELSEWHERE
-            # What runs of a knob that was added may be on no grid; nobody has ordered that.
-            elif not set(ordered) <= set(space.names) or (
-                regridded and not space.covers(space.completed(ordered, running))
-            ):
-                why = "the knobs have other values now"
-            if why:
-                self._end_order(db, order, row["name"], row, space, why=why)
-            else:
-                values = text_of({**running, **ordered}), row["name"]
-                db.execute(f"UPDATE orders SET {order} = ? WHERE name = ?", values)
-
-    def _set_objective(self, db: sqlite3.Connection, row: sqlite3.Row, objective: str) -> None:
-        """Store the new objective of a target; the last good configuration under another one is deleted.
-
-        A store of an older version does not say what the objective was: it is taken to be the same.
-        """
-        target, before = row["id"], row["objective"]
-        db.execute("UPDATE target SET objective = ? WHERE id = ?", (objective, target))
-        if before is None:
-            db.execute("UPDATE policy SET objective = ? WHERE target = ?", (objective, target))
-            return
-        db.execute(
-            "UPDATE target SET last_good = NULL, bans = NULL, judged_from = number + 1 WHERE id = ?",
-            (target,),
-        )
-        self._log_event(
-            db, row, "has another objective now: earlier windows are judged by that, and learned anew"
-        )
-
-    def _log_event(self, db: sqlite3.Connection, row: sqlite3.Row, sentence: str) -> None:
-        """Log a sentence about the target of a row, and store it as an event."""
-        log_sentence(row["name"], sentence, logging.WARNING)
-        insert(db, "event", {"target": row["id"], "time": self.now(), "sentence": sentence})
 
     def decided(
         self, target: int, record: WindowRecord, state: RunState, *, kept: bool, unused: str = ""

@@ -18,6 +18,7 @@ from tuner.control.store.history import (
     history,
     windows,
 )
+from tuner.control.store.known import current_target
 from tuner.control.web.access import bearer
 from tuner.control.web.views import (
     CostsView,
@@ -206,7 +207,7 @@ class Api:
     def _view(self, target: Worker | AbsentTarget) -> TargetView:
         store, name = self._store(), target.config.name
         orders = order_book.orders_of(store, name)
-        row, attainment = store.current(name), self._exporter.attainment(name)
+        row, attainment = current_target(store, name), self._exporter.attainment(name)
         with store.parsing_rows():
             return target_view(target, row, orders, attainment)
 
