@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.adapters import connect
@@ -26,6 +24,7 @@ from tuner.control.daemon.measurer import ReportingMeasurer
 from tuner.control.daemon.phase import Phase
 from tuner.control.daemon.report import Say, WorkerReport
 from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
+from tuner.control.daemon.stored_agent import StoredAgent
 from tuner.control.daemon.target import attached
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
@@ -48,7 +47,6 @@ from tuner.control.store.journal import (
     resolve_unfinished,
 )
 from tuner.control.store.order_book import StoredOrders
-from tuner.control.store.policies import load_policy, policy_number, policy_origin, save_policy
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
@@ -127,7 +125,6 @@ class Worker:
         self._phase = Phase(now, self._clock)
         self._tracebacks: set[tuple[str, str, int | None]] = set()  # of errors logged before
         self._id: int | None = None
-        self._origin: str | None = None  # as for `keep_policy`
         self._plan_problem = ""  # why there is no advice on the pool
         self._disturbed_windows = 0  # disturbed windows in a row
         self._logged_advice = ""  # the last line about a change that was only advised
@@ -222,13 +219,16 @@ class Worker:
                 from tuner.control.daemon.pool_advice import PoolAdvisor
 
                 self.advisor = PoolAdvisor(c.plan, c.seed)
-            agent, learned = self._agent(attachment, objective, standing.id)
+            stored = StoredAgent(
+                c, self._store, standing.id, objective, synchronous=self._fast, say=self._say
+            )
+            agent, learned = stored.load(attachment.space, attachment.cores)
             with closing(agent):
                 driver = self._driver(attachment, agent, standing, objective)
                 self._resume(driver, standing.id, learned)
                 if not isinstance(attachment.clock, Simulated):  # virtual hours are not those of the store
                     self._resume_changes(driver, attachment, standing)
-                self._run_turns(driver, attachment, standing)
+                self._run_turns(driver, attachment, standing, stored)
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
         c = self.config
@@ -275,47 +275,6 @@ class Worker:
             notify=self._say,
         )
 
-    def _agent(self, attachment: Attachment, objective: Objective, target: int) -> tuple[Agent, int]:
-        """Return the agent, and the number of the last window that it has learned from."""
-        if self.config.mode == "observe":
-            from tuner.agents.idle import Idle
-
-            return Idle(attachment.space), 0
-        from tuner.agents.rrl import RRL
-
-        space, seed, synchronous = attachment.space, self.config.seed, self._fast
-        policy, digest = self.config.policy, self.config.policy_digest
-        number = policy_number(self._store, target, objective.key)
-        self._origin = policy_origin(self._store, target, objective.key)
-        if number is not None and digest and self._origin not in (None, digest):
-            self._say(f"{policy} is not what the stored agent began from; a new one begins from that")
-            number = None
-        if number is not None:
-            try:
-                with tempfile.TemporaryDirectory(prefix="servetune-") as name:
-                    load_policy(self._store, target, Path(name), objective.key)
-                    try:
-                        return RRL.load(
-                            Path(name),
-                            space,
-                            objective=objective,
-                            cores=attachment.cores,
-                            seed=seed,
-                            synchronous=synchronous,
-                        ), number
-                    except (InvalidInput, StorageError) as error:  # it has other knobs, or is damaged
-                        problem = str(error).replace(name, str(self._store.path))
-            except OSError as error:  # such as a full disk of temporary files
-                problem = str(error)
-            self._say(f"the stored agent cannot be used: {problem}")
-        self._origin = digest
-        if policy is not None:
-            cores = attachment.cores
-            return RRL.load(
-                policy, space, objective=objective, cores=cores, seed=seed, synchronous=synchronous
-            ), 0
-        return RRL(space, objective=objective, seed=seed, synchronous=synchronous), 0
-
     def _resume(self, driver: Driver, target: int, learned: int) -> None:
         """Resume from what an earlier process left in the store."""
         seen = replay(self._store, target, driver.loop, learned=learned)
@@ -334,9 +293,10 @@ class Worker:
         if not attachment.space.same(standing.state.current, attachment.original):
             attachment.profiler.changed()  # by somebody else or by a restart, nobody knows when
 
-    def _run_turns(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
+    def _run_turns(
+        self, driver: Driver, attachment: Attachment, standing: Standing, stored: StoredAgent
+    ) -> None:
         """Take turns until stopped, or until the model is another one; then end as :meth:`_end` says."""
-        target = standing.id
         self._phase.enter("running")
         maintenance = MaintenanceEnd(
             self.config,
@@ -362,7 +322,7 @@ class Worker:
                 self._report_turn(record, driver)
                 self._observe_traffic(attachment)
                 if self.turns % SAVE_EVERY == 0:
-                    self._save(driver, target, record.number)
+                    stored.save(driver.loop.agent, record.number)
                 why = deployed_anew(attachment.backend)
                 if why and driver.loop.memory.probation is None:  # a change is judged first
                     self._say(f"{why}; its knobs are read anew")
@@ -371,7 +331,7 @@ class Worker:
                 if isinstance(attachment.clock, Simulated) and not self._fast:
                     self._clock.sleep(attachment.clock.now() - begun)
         finally:
-            self._end(driver, target)
+            self._end(driver, stored)
 
     def _turn(self, driver: Driver, maintenance: MaintenanceEnd) -> WindowRecord:
         ends = maintenance.near(driver)  # also where it only observes: then no window has yet to end
@@ -407,7 +367,7 @@ class Worker:
         if advice:
             self._say(advice)
 
-    def _end(self, driver: Driver, target: int) -> None:
+    def _end(self, driver: Driver, stored: StoredAgent) -> None:
         """Undo a change on probation, which nobody would judge soon, if there is time; save the agent."""
         try:
             unjudged = driver.loop.memory.probation is not None
@@ -418,18 +378,9 @@ class Worker:
                 else:
                     self._say("there is no time to undo the last change; the next life judges it")
             if self.record is not None:
-                self._save(driver, target, self.record.number)
+                stored.save(driver.loop.agent, self.record.number)
         except TunerError as error:
             self._say(f"could not be finished: {error}")
-
-    def _save(self, driver: Driver, target: int, number: int) -> None:
-        if self.config.mode == "observe":
-            return
-        try:
-            agent, objective = driver.loop.agent, driver.loop.objective
-            save_policy(self._store, target, agent, number, objective, origin=self._origin)
-        except StorageError as error:
-            self._say(f"the agent could not be saved: {error}")
 
     def _permit(self, decision: Apply | Rollback) -> bool:
         """Whether a decision may be carried out now: repairs at any time, the rest in maintenance windows."""
