@@ -26,7 +26,8 @@ from tuner.control.daemon.report import Say, WorkerReport
 from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
 from tuner.control.daemon.stored_agent import StoredAgent
 from tuner.control.daemon.target import attached
-from tuner.control.decide.decision import Apply, Hold, Rollback
+from tuner.control.daemon.turn_log import TurnLog
+from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
@@ -65,8 +66,6 @@ SAVE_EVERY = 50
 """The agent is saved after every so many windows. The windows themselves are stored at once."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Pause before a target that failed is tried again, s; doubled each time, up to the length of a window."""
-MANY_DISTURBED = 5
-"""Disturbed windows in a row after which the log says so."""
 
 
 class Worker:
@@ -116,6 +115,7 @@ class Worker:
         self._fast = fast
         self._windows = windows
         self._log = say
+        self._turn_log = TurnLog(config.name, self._say)
         self._watch = watch
         self._delay = delay
         self._stop = threading.Event()
@@ -126,8 +126,6 @@ class Worker:
         self._tracebacks: set[tuple[str, str, int | None]] = set()  # of errors logged before
         self._id: int | None = None
         self._plan_problem = ""  # why there is no advice on the pool
-        self._disturbed_windows = 0  # disturbed windows in a row
-        self._logged_advice = ""  # the last line about a change that was only advised
         self._unshown: Configuration | None = None  # what the last change led to, until a window shows it
 
     @property
@@ -318,7 +316,7 @@ class Worker:
                 self.record = record
                 self.turns += 1
                 self._time_change(record, begun, attachment.clock.now())
-                self._log_turn(record, driver)
+                self._turn_log.add(record, driver.loop.space)
                 self._report_turn(record, driver)
                 self._observe_traffic(attachment)
                 if self.turns % SAVE_EVERY == 0:
@@ -413,28 +411,6 @@ class Worker:
             level = self._shown.follow(driver.loop.level)
             self.learned = cost_map(driver.loop, level) if self.config.mode != "observe" else None
             self._watch(self.config.name, report)
-
-    def _log_turn(self, record: WindowRecord, driver: Driver) -> None:
-        """Log what was decided and what came of it, and many disturbed windows in a row."""
-        decision, m = record.decision, record.measurement
-        self._disturbed_windows = self._disturbed_windows + 1 if m is not None and m.disturbed else 0
-        if m is not None and self._disturbed_windows == MANY_DISTURBED:
-            self._say(
-                f"{MANY_DISTURBED} windows in a row were disturbed, the last by: {'; '.join(m.disturbed)}"
-            )
-        if isinstance(decision, Hold):
-            self._logged_advice = ""
-            log_sentence(self.config.name, f"hold, {decision.reason}", logging.DEBUG)
-            return
-        verb = "roll back" if isinstance(decision, Rollback) else "apply"
-        text = driver.loop.space.format(decision.configuration)
-        problem = f" ({record.error})" if record.error else ""
-        came_of_it = f"{verb} {text}: {record.outcome}{problem}"
-        if came_of_it == self._logged_advice:  # the same advice as before is logged once
-            log_sentence(self.config.name, f"{came_of_it}; {decision.reason}", logging.DEBUG)
-            return
-        self._logged_advice = came_of_it if record.outcome in {"recommended", "postponed"} else ""
-        self._say(f"{came_of_it}; {decision.reason}", note=False)
 
     def _say(self, sentence: str, *, note: bool = True, level: int = logging.INFO) -> None:
         """Log a sentence; ``note`` also stores it as an event. Decisions are no events: they have a table."""
