@@ -22,14 +22,13 @@ from tuner.control.daemon.config import Bounds, TargetConfig
 from tuner.control.daemon.maintenance_end import MaintenanceEnd
 from tuner.control.daemon.measurer import ReportingMeasurer
 from tuner.control.daemon.phase import Phase
-from tuner.control.daemon.report import Say, WorkerReport
+from tuner.control.daemon.report import Say, TurnReports, WorkerReport
 from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
 from tuner.control.daemon.stored_agent import StoredAgent
 from tuner.control.daemon.target import attached
 from tuner.control.daemon.turn_log import TurnLog
 from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
 from tuner.control.drive.driver import Driver
@@ -58,7 +57,6 @@ from tuner.profiler.load.in_flight import IN_FLIGHT
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
     from tuner.control.daemon.pool_advice import PoolAdvisor
-    from tuner.knobs import Configuration
 
 __all__ = ["Worker"]
 
@@ -109,6 +107,7 @@ class Worker:
         self.advisor: PoolAdvisor | None = None
         """Advises on the pool behind a dispatcher; None unless the file has a plan for it."""
         self._shown = ShownLevel()
+        self._reports = TurnReports()
         self._scaling: TargetScaling | None = None
         self._store = store
         self._now = now
@@ -126,7 +125,6 @@ class Worker:
         self._tracebacks: set[tuple[str, str, int | None]] = set()  # of errors logged before
         self._id: int | None = None
         self._plan_problem = ""  # why there is no advice on the pool
-        self._unshown: Configuration | None = None  # what the last change led to, until a window shows it
 
     @property
     def phase(self) -> str:
@@ -386,27 +384,9 @@ class Worker:
         return repairs or self.config.may_change(self._now())
 
     def _report_turn(self, record: WindowRecord, driver: Driver) -> None:
-        """Give ``watch`` the report of a turn; keep count of what the windows have shown."""
-        m, objective = record.measurement, driver.loop.objective
-        unused = "" if m is None else unusable(m, objective)
-        usable = m is not None and not unused
-        unseen, same = self._unshown, driver.loop.space.same
-        shown = m is not None and usable and unseen is not None and same(m.configuration, unseen)
-        report = WorkerReport(
-            record=record,
-            kept=m is not None and objective.kept(m),
-            slo=objective.slo,
-            unused=unused,
-            first_after_change=shown,
-            running=driver.running,
-            failed_changes=driver.loop.memory.failed_changes,
-            scaling={} if self._scaling is None else self._scaling.advise(driver.backend, m),
-        )
-        if record.outcome == "applied":
-            # What runs after a rollback is no news, and its cost is not to be compared with the expected one.
-            self._unshown = record.wanted if isinstance(record.decision, Apply) else None
-        elif usable:  # this window showed it, or somebody else has changed the server
-            self._unshown = None
+        """Give ``watch`` the report of a turn, and keep the costs that it is to show."""
+        advised = {} if self._scaling is None else self._scaling.advise(driver.backend, record.measurement)
+        report = self._reports.of(record, driver, advised)
         if self._watch is not None:
             level = self._shown.follow(driver.loop.level)
             self.learned = cost_map(driver.loop, level) if self.config.mode != "observe" else None
