@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tuner.control.daemon.config import TargetConfig
-from tuner.control.drive.driver import OVERDUE, Driver
+from tuner.control.drive.driver import Driver
 from tuner.control.drive.watched import longest
+from tuner.control.drive.windows import OVERDUE
 from tuner.control.store.store import Standing, Store
 from tuner.errors import StorageError
 

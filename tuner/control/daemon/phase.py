@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tuner.control.daemon.config import TargetConfig
-from tuner.control.drive.driver import OVERDUE
+from tuner.control.drive.windows import OVERDUE
 from tuner.errors import AdapterError
 from tuner.profiler.source import Clock
 

@@ -18,16 +18,15 @@ try on one replica       lets one of several replicas try the change first; if o
 apply                    changes the server, and reports to the loop what came of it
 =======================  ====================================================================================
 
-In the code: `step` and `observe` take a turn by `_turn`. It measures (`_measure`, or `_recover` if nothing
-answers), asks what the server runs (`_ask_running`), and hands both to `_act`, which reads the orders,
-compares (`Reconciler.compare`) and decides. `_carry_out` writes the decision down (`_write_down`) and calls
-`_apply`, which tries it on one replica (`_try_first`), then changes the server (`_set`).
+In the code: `step` and `observe` take a turn by `_turn`. It measures (`Windows.measure`, or `_recover` if
+nothing answers), asks what the server runs (`_ask_running`), and hands both to `_act`, which reads the
+orders, compares (`Reconciler.compare`) and decides. `_carry_out` writes the decision down (`_write_down`) and
+calls `_apply`, which tries it on one replica (`_try_first`), then changes the server (`_set`).
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -45,13 +44,14 @@ from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.reconciler import Reconciler
 from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState, StoredBan
-from tuner.control.drive.watched import Watched, longest
+from tuner.control.drive.watched import Watched
+from tuner.control.drive.windows import Windows
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
 from tuner.interruption import uninterrupted
 from tuner.knobs import ApplyCost, Configuration
 from tuner.measurement import Measurement
 
-__all__ = ["OVERDUE", "Driver"]
+__all__ = ["Driver"]
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +59,6 @@ PATIENCE = 300.0
 """How long a driver waits for a server that is away, s."""
 AT_ONCE = 0.4
 """A server that answers within this time, s, was not away: `first_answer` asks again after 0.5 s only."""
-OVERDUE = 3.0
-"""A window is overdue this long after it should have ended, s, with the longest wait for a backlog before it;
-beginning it again gives it no more time."""
-AFTER_OUTAGE = 1.0
-"""Least pause, s, between the return of a server and the next window: at first it serves slowly."""
 
 
 class Driver:
@@ -100,7 +95,6 @@ class Driver:
         notify: Callable[[str], None] = log.warning,
     ) -> None:
         self.backend = watched.backend
-        self.profiler = watched.profiler
         self.loop = loop
         self.window = window
         self._clock = watched.clock
@@ -109,9 +103,7 @@ class Driver:
         self._patience = patience
         self._notify = notify
         self._said: set[str] = set()  # since the last window
-        self._settle = 0.0
-        self._due = math.inf  # when the next window is overdue; infinite if none was begun
-        self._change_before: ApplyReport | None = None  # the change that the next window follows
+        self._windows = Windows(watched, loop, window)
         self._number = 0
         self._target = self.backend.describe().target
         self._applied = 0  # changes
@@ -241,7 +233,7 @@ class Driver:
         """Take one turn; one who only watches decides nothing, not even what is to be restored."""
         self._number += 1
         try:
-            measurement = self._measure()
+            measurement = self._windows.measure()
             found = self._ask_running(measurement.configuration)
         except AdapterError as error:
             return self._recover(error, watching=watching)
@@ -251,18 +243,6 @@ class Driver:
             disturbed = (*measurement.disturbed, found.apart)
             measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)
         return self._act(found, lambda: judge(measurement), measurement, watching=watching)
-
-    def _measure(self) -> Measurement:
-        """Measure a window, and add to it what the change before it cost its requests."""
-        seconds = self.loop.window(self.window)
-        if math.isinf(self._due):
-            self._due = self._clock.now() + longest(seconds, self._settle) + OVERDUE
-        enough = self.loop.enough(self.window)
-        measurement = self.profiler.measure(seconds, settle=self._settle, enough=enough)
-        if self._change_before is not None:
-            measurement = self._change_before.noted(measurement)
-        self._due, self._settle, self._change_before = math.inf, 0.0, None
-        return measurement
 
     def _recover(self, error: AdapterError, *, watching: bool) -> WindowRecord:
         """Wait for a server that is away, then decide without a window; a lost configuration is restored."""
@@ -274,18 +254,16 @@ class Driver:
         waited = self._clock.now() - begun
         same, text = self.loop.space.equal(current, self.running), self.loop.space.format(current)
         reason = f"the server was away and is back {'as it was' if same else f'with {text}'}"
-        rest = AFTER_OUTAGE
-        if same and waited < AT_ONCE:  # only the server's metrics were away, and may be so for days
-            reason, left = str(error), self._due - self._clock.now()
-            rest = max(min(self.window, left if left > 0 else math.inf), rest)
-        overdue, self._due = begun > self._due, self._due + waited  # an outage makes no window overdue
+        if metrics_only := same and waited < AT_ONCE:
+            reason = str(error)
+        overdue, rest = self._windows.went_on(begun, waited, metrics_only=metrics_only)
 
         def judge() -> Decision:
             decision = self._decide(on.Unseen(current, reason, overdue))
             return Hold(reason=reason) if watching else decision
 
         record = self._act(found, judge, watching=watching)
-        self._settle = max(self._settle, rest)
+        self._windows.rest(rest)
         return replace(record, error=record.error or str(error))
 
     def _notify_once(self, sentence: str) -> None:
@@ -452,9 +430,8 @@ class Driver:
             self._notify(f"applying failed: {error}")
             self.loop.observe(on.Failed(decision, refused=False))
             return Outcome("failed", str(error), certain=not asked)
-        self.running, self.reconciler.lost, self._due = report.configuration, None, math.inf
-        self._settle = report.settle if report.changed else 0.0
-        self._change_before = report
+        self.running, self.reconciler.lost = report.configuration, None
+        self._windows.changed(report)
         self._applied += report.changed
         cost = report.cost if report.changed else ApplyCost.FREE
         judged = isinstance(decision, Apply) and decision.judged
