@@ -16,6 +16,7 @@ from tuner.adapters.replicas.membership import Membership
 from tuner.control import Apply
 from tuner.control.decide.orders import Orders
 from tuner.control.drive.canary import objection
+from tuner.control.drive.journal import WindowRecord
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change
@@ -90,7 +91,8 @@ def test_what_repairs_goes_to_all_at_once(fleet: Fleet) -> None:
         server.applied.clear()
     begun = fleet.clock.now()
 
-    fleet.driver._apply(Apply(configuration=OLD, reason="back", restores=True))
+    back = Apply(configuration=OLD, reason="back", restores=True)
+    fleet.driver._actuator.carry_out(WindowRecord(number=2, measurement=None, decision=back))
 
     assert fleet.running == [OLD, OLD, OLD]
     assert fleet.clock.now() == begun

@@ -222,7 +222,7 @@ def test_replicas_that_were_brought_together_are_not_judged_again(store: Store) 
     target = server()
     first, _ = life(store, target)
     together = Apply(configuration=GOOD, reason="replicas differ", restores=True)
-    first._carry_out(WindowRecord(number=1, measurement=measurement(), decision=together))
+    first._actuator.carry_out(WindowRecord(number=1, measurement=measurement(), decision=together))
 
     assert outcomes(store) == ["applied"]
     second, sentence = life(store, target)

@@ -1,4 +1,4 @@
-"""Runs the control loop against a live or simulated server: measures, applies, and survives outages.
+"""Takes the turns of a control loop on a live or simulated server: measures, decides, and survives outages.
 
 What a turn does, in this order, and what interrupts it:
 
@@ -20,8 +20,7 @@ apply                    changes the server, and reports to the loop what came o
 
 In the code: `step` and `observe` take a turn by `_turn`. It measures (`Windows.measure`, or `_recover` if
 nothing answers), asks what the server runs (`_ask_running`), and hands both to `_act`, which reads the
-orders, compares (`Reconciler.compare`) and decides. `_carry_out` writes the decision down (`_write_down`) and
-calls `_apply`, which tries it on one replica (`_try_first`), then changes the server (`_set`).
+orders, compares (`Reconciler.compare`) and decides. `Actuator.carry_out` takes the last three steps.
 """
 
 from __future__ import annotations
@@ -30,25 +29,23 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tuner.adapters.backend import ApplyReport
 from tuner.adapters.replicas.canary import Canary
 from tuner.adapters.scaling import ComingAndGoing
 from tuner.control.decide import event as on
-from tuner.control.decide.decision import Apply, Decision, Hold, Rollback
+from tuner.control.decide.decision import Apply, Decision, Hold
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.drive.canary import configurations, try_first
-from tuner.control.drive.journal import Journal, StateFile, WindowRecord
+from tuner.control.drive.actuator import Actuator
+from tuner.control.drive.canary import configurations
+from tuner.control.drive.journal import Journal, RunJournal, StateFile, WindowRecord
 from tuner.control.drive.outage import first_answer
-from tuner.control.drive.outcome import Outcome, left_behind
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.reconciler import Reconciler
 from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState, StoredBan
 from tuner.control.drive.watched import Watched
 from tuner.control.drive.windows import Windows
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
-from tuner.interruption import uninterrupted
-from tuner.knobs import ApplyCost, Configuration
+from tuner.errors import AdapterError, StorageError
+from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 
 __all__ = ["Driver"]
@@ -99,21 +96,29 @@ class Driver:
         self.window = window
         self._clock = watched.clock
         self._oversight = oversight or Oversight()
-        self._journal = journal or StateFile()
+        self._journal = RunJournal(journal or StateFile(), self._state)
         self._patience = patience
         self._notify = notify
         self._said: set[str] = set()  # since the last window
         self._windows = Windows(watched, loop, window)
         self._number = 0
         self._target = self.backend.describe().target
-        self._applied = 0  # changes
         self._turnover = self._count_turnover()  # when replicas were last asked
         self.reconciler = Reconciler(
             prevailing(configurations(self.backend), loop.space),
             loop,
             self._oversight,
             now=self._clock.now,
-            ended=lambda record: self._journal.changed(record, self._state()),
+            ended=self._journal.changed,
+            notify=notify,
+        )
+        self._actuator = Actuator(
+            watched,
+            self._windows,
+            loop,
+            self.reconciler,
+            oversight=self._oversight,
+            journal=self._journal,
             notify=notify,
         )
         if resume is not None:
@@ -143,7 +148,7 @@ class Driver:
     @property
     def reconfigurations(self) -> int:
         """How often the server was changed."""
-        return self._applied + self.reconciler.confirmed
+        return self._actuator.applied + self.reconciler.confirmed
 
     @property
     def applies(self) -> bool:
@@ -177,7 +182,7 @@ class Driver:
 
     def note_state(self) -> None:
         """Write down where the run stands, and what changes have taught."""
-        self._journal.stands(self._state())
+        self._journal.stands()
 
     def restored(self) -> None:
         """Take note that somebody has put back what the server ran first."""
@@ -221,7 +226,7 @@ class Driver:
         if best is not None and not same(self.running, best):
             reason = "nothing more is tried; it is left with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True, judged=True)
-            self._carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
+            self._actuator.carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
         self.note_state()
         return self.running
 
@@ -324,7 +329,7 @@ class Driver:
         else:
             record = replace(record, cost=self.loop.objective.cost(measurement))
         try:
-            record = self._carry_out(record)
+            record = self._actuator.carry_out(record)
         except StorageError:
             if restore is not None:
                 self.running = before  # nothing was restored: the next turn has to try again
@@ -346,124 +351,6 @@ class Driver:
             return
         if space.same(pinned, self.running) and not space.equal(pinned, self.running):
             self._oversight.orders.moved(pinned, self.running)
-
-    def _carry_out(self, record: WindowRecord) -> WindowRecord:
-        """Write a decision down, then do it; return the record with what came of it.
-
-        Raises:
-            StorageError: It could not be written down, and nothing was done.
-        """
-        decision, oversight = record.decision, self._oversight
-        if isinstance(decision, Hold):
-            return self._write_down(replace(record, outcome="held"))
-        if not oversight.apply or not oversight.permit(decision):
-            return self._write_down(
-                replace(record, outcome="postponed" if oversight.apply else "recommended")
-            )
-        record = self._write_down(replace(record, outcome="decided"))
-        previous, back = self.running, isinstance(decision, Rollback)
-        # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
-        self.reconciler.expect(previous, decision.configuration, back=back)
-        try:
-            outcome = self._apply(decision)
-        except Exception as error:
-            self._write_interrupted(record, str(error) or type(error).__name__)
-            raise
-        record = replace(record, outcome=outcome.word, report=outcome.report, error=outcome.problem)
-        if outcome.certain:
-            self.reconciler.unconfirmed = None
-            self._journal.changed(record, self._state())
-        else:  # the next windows show how it ended; a process that starts before that finds it unfinished
-            self.reconciler.expect(previous, decision.configuration, back=back, record=record)
-            self.note_state()
-        return record
-
-    def _write_down(self, record: WindowRecord) -> WindowRecord:
-        """Write a decision down; return the record with the lag: s from the end of the window to now."""
-        self._journal.decided(record, self._state())
-        if record.measurement is None:
-            return record
-        return replace(record, lag=self._clock.now() - record.measurement.end)
-
-    def _try_first(self, decision: Apply | Rollback) -> Outcome | None:
-        """Try a change on one replica; return what came of it if the others must not have it.
-
-        Repairs go to all replicas at once: while one tried them, the others would go on breaking the SLO.
-        """
-        if not self._oversight.canary or isinstance(decision, Rollback) or decision.restores:
-            return None
-        verdict = try_first(
-            self.backend,
-            decision.configuration,
-            self.loop.objective.slo,
-            wait=lambda settle: self._clock.sleep(settle + self.window),
-            forbidden=lambda: self._oversight.forbids(decision, self.loop.orders),
-        )
-        if verdict.objection:
-            self.loop.observe(on.Failed(decision, tried=True))
-            return Outcome("failed", verdict.objection)
-        return Outcome("interrupted", verdict.forbidden) if verdict.forbidden else None
-
-    def _apply(self, decision: Apply | Rollback) -> Outcome:
-        """Change the server as decided, and tell the loop what came of it."""
-        back, asked = isinstance(decision, Rollback), False
-        previous: Configuration | None = self.running
-        if not back:
-            previous = left_behind(self.loop.space, self.running, decision.configuration)
-        try:
-            self._journal.changing()
-            if (ended := self._try_first(decision)) is not None:
-                return ended
-            asked = True
-            with uninterrupted():
-                report = self._set(decision)
-        except (Refused, ReadOnly, InvalidInput) as error:
-            self.loop.observe(on.Failed(decision))
-            if self.loop.memory.pause:
-                # A server that refuses it for good must not be kept from all else.
-                self.reconciler.lost = None
-            return Outcome("failed", str(error))
-        except StorageError as error:
-            self._notify(f"applying failed: {error}")
-            return Outcome("failed", str(error))
-        except AdapterError as error:
-            self._notify(f"applying failed: {error}")
-            self.loop.observe(on.Failed(decision, refused=False))
-            return Outcome("failed", str(error), certain=not asked)
-        self.running, self.reconciler.lost = report.configuration, None
-        self._windows.changed(report)
-        self._applied += report.changed
-        cost = report.cost if report.changed else ApplyCost.FREE
-        judged = isinstance(decision, Apply) and decision.judged
-        self.loop.observe(on.InForce(previous, back, self._clock.now(), cost, judged))
-        return Outcome("applied", report=report)
-
-    def _set(self, decision: Apply | Rollback) -> ApplyReport:
-        """Have the server run a configuration; what it ran before may be nothing that it can be set to."""
-        wanted = decision.configuration
-        try:
-            return self.backend.apply(wanted)
-        except InvalidInput:
-            near, pinned = self.loop.space.nearest(wanted), self.loop.orders.pinned
-            ran = isinstance(decision, Rollback) or (decision.restores and pinned is None)
-            if not ran or near == wanted:
-                raise
-            return self.backend.apply(near)
-
-    def _write_interrupted(self, record: WindowRecord, why: str) -> None:
-        """Write down that a change was interrupted, such as by a stop in the middle of a trial.
-
-        Only if the server runs what it ran before. If not, the next process finds the change unfinished, and
-        finds out how it ended.
-        """
-        try:
-            found = configurations(self.backend)
-        except AdapterError:
-            return
-        if all(self.loop.space.same(one, self.running) for one in found):
-            error = f"{why} in the middle of it; the server runs what it ran before"
-            self._notify(f"a change was broken off: {error}")
-            self._journal.changed(replace(record, outcome="interrupted", error=error), self._state())
 
     def _state(self) -> RunState:
         good = self.loop.last_good

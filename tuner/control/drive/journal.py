@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +13,7 @@ from tuner.control.drive.state import RunState
 from tuner.knobs import Configuration
 from tuner.measurement import NOT_KNOWN, Measurement
 
-__all__ = ["Journal", "StateFile", "WindowRecord"]
+__all__ = ["Journal", "RunJournal", "StateFile", "WindowRecord"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,3 +98,32 @@ class StateFile:
         """Replace the file."""
         if self._path is not None:
             state.save(self._path)
+
+
+class RunJournal:
+    """The journal of a run, which says in each entry where the run stands at that moment.
+
+    Args:
+        journal: Where to.
+        state: Returns where the run stands.
+    """
+
+    def __init__(self, journal: Journal, state: Callable[[], RunState]) -> None:
+        self._journal = journal
+        self._state = state
+
+    def decided(self, record: WindowRecord) -> None:
+        """Write down a decision before it is carried out; see :meth:`Journal.decided` for the error."""
+        self._journal.decided(record, self._state())
+
+    def changing(self) -> None:
+        """Write down that the last decision is about to be applied; see :meth:`Journal.changing`."""
+        self._journal.changing()
+
+    def changed(self, record: WindowRecord) -> None:
+        """Write down how the change ended."""
+        self._journal.changed(record, self._state())
+
+    def stands(self) -> None:
+        """Write down where the run stands although nothing was decided."""
+        self._journal.stands(self._state())

@@ -81,3 +81,7 @@ class Windows:
     def rest(self, seconds: float) -> None:
         """Wait at least so many seconds before the next window."""
         self._settle = max(self._settle, seconds)
+
+    def let_pass(self, settle: float) -> None:
+        """Let the time of one window pass, and some seconds before it."""
+        self._watched.clock.sleep(settle + self._length)

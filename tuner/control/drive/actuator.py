@@ -1,0 +1,181 @@
+"""Carries out what was decided: writes it down, has one replica try it, and changes the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tuner.adapters.backend import ApplyReport
+from tuner.control.decide import event as on
+from tuner.control.decide.decision import Apply, Hold, Rollback
+from tuner.control.decide.loop import ControlLoop
+from tuner.control.drive.canary import configurations, try_first
+from tuner.control.drive.journal import RunJournal, WindowRecord
+from tuner.control.drive.outcome import Outcome, left_behind
+from tuner.control.drive.oversight import Oversight
+from tuner.control.drive.reconciler import Reconciler
+from tuner.control.drive.watched import Watched
+from tuner.control.drive.windows import Windows
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
+from tuner.interruption import uninterrupted
+from tuner.knobs import ApplyCost, Configuration
+
+__all__ = ["Actuator"]
+
+
+class Actuator:
+    """Carries out the decisions of a driver.
+
+    Life: `carry_out` once in each turn.
+
+    Args:
+        watched: The server and its clock.
+        windows: Its windows, which begin anew after a change.
+        loop: Hears what came of each change.
+        reconciler: Remembers what was applied, and changes whose end was not seen.
+        oversight: What may be done.
+        journal: Where decisions and changes are written down.
+        notify: Receives a sentence about everything unusual.
+
+    Attributes:
+        applied: Changes that came about at once.
+    """
+
+    def __init__(
+        self,
+        watched: Watched,
+        windows: Windows,
+        loop: ControlLoop,
+        reconciler: Reconciler,
+        *,
+        oversight: Oversight,
+        journal: RunJournal,
+        notify: Callable[[str], None],
+    ) -> None:
+        self.applied = 0
+        self._backend = watched.backend
+        self._clock = watched.clock
+        self._windows = windows
+        self._loop = loop
+        self._reconciler = reconciler
+        self._oversight = oversight
+        self._journal = journal
+        self._notify = notify
+
+    def carry_out(self, record: WindowRecord) -> WindowRecord:
+        """Write a decision down, then do it; return the record with what came of it.
+
+        Raises:
+            StorageError: It could not be written down, and nothing was done.
+        """
+        decision, oversight = record.decision, self._oversight
+        if isinstance(decision, Hold):
+            return self._write_down(replace(record, outcome="held"))
+        if not oversight.apply or not oversight.permit(decision):
+            return self._write_down(
+                replace(record, outcome="postponed" if oversight.apply else "recommended")
+            )
+        record = self._write_down(replace(record, outcome="decided"))
+        previous, back = self._reconciler.running, isinstance(decision, Rollback)
+        # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
+        self._reconciler.expect(previous, decision.configuration, back=back)
+        try:
+            outcome = self._apply(decision)
+        except Exception as error:
+            self._write_interrupted(record, str(error) or type(error).__name__)
+            raise
+        record = replace(record, outcome=outcome.word, report=outcome.report, error=outcome.problem)
+        if outcome.certain:
+            self._reconciler.unconfirmed = None
+            self._journal.changed(record)
+        else:  # the next windows show how it ended; a process that starts before that finds it unfinished
+            self._reconciler.expect(previous, decision.configuration, back=back, record=record)
+            self._journal.stands()
+        return record
+
+    def _write_down(self, record: WindowRecord) -> WindowRecord:
+        """Write a decision down; return the record with the lag: s from the end of the window to now."""
+        self._journal.decided(record)
+        if record.measurement is None:
+            return record
+        return replace(record, lag=self._clock.now() - record.measurement.end)
+
+    def _try_first(self, decision: Apply | Rollback) -> Outcome | None:
+        """Try a change on one replica; return what came of it if the others must not have it.
+
+        Repairs go to all replicas at once: while one tried them, the others would go on breaking the SLO.
+        """
+        if not self._oversight.canary or isinstance(decision, Rollback) or decision.restores:
+            return None
+        verdict = try_first(
+            self._backend,
+            decision.configuration,
+            self._loop.objective.slo,
+            wait=self._windows.let_pass,
+            forbidden=lambda: self._oversight.forbids(decision, self._loop.orders),
+        )
+        if verdict.objection:
+            self._loop.observe(on.Failed(decision, tried=True))
+            return Outcome("failed", verdict.objection)
+        return Outcome("interrupted", verdict.forbidden) if verdict.forbidden else None
+
+    def _apply(self, decision: Apply | Rollback) -> Outcome:
+        """Change the server as decided, and tell the loop what came of it."""
+        back, asked = isinstance(decision, Rollback), False
+        previous: Configuration | None = self._reconciler.running
+        if not back:
+            previous = left_behind(self._loop.space, self._reconciler.running, decision.configuration)
+        try:
+            self._journal.changing()
+            if (ended := self._try_first(decision)) is not None:
+                return ended
+            asked = True
+            with uninterrupted():
+                report = self._set(decision)
+        except (Refused, ReadOnly, InvalidInput) as error:
+            self._loop.observe(on.Failed(decision))
+            if self._loop.memory.pause:
+                # A server that refuses it for good must not be kept from all else.
+                self._reconciler.lost = None
+            return Outcome("failed", str(error))
+        except StorageError as error:
+            self._notify(f"applying failed: {error}")
+            return Outcome("failed", str(error))
+        except AdapterError as error:
+            self._notify(f"applying failed: {error}")
+            self._loop.observe(on.Failed(decision, refused=False))
+            return Outcome("failed", str(error), certain=not asked)
+        self._reconciler.running, self._reconciler.lost = report.configuration, None
+        self._windows.changed(report)
+        self.applied += report.changed
+        cost = report.cost if report.changed else ApplyCost.FREE
+        judged = isinstance(decision, Apply) and decision.judged
+        self._loop.observe(on.InForce(previous, back, self._clock.now(), cost, judged))
+        return Outcome("applied", report=report)
+
+    def _set(self, decision: Apply | Rollback) -> ApplyReport:
+        """Have the server run a configuration; what it ran before may be nothing that it can be set to."""
+        wanted = decision.configuration
+        try:
+            return self._backend.apply(wanted)
+        except InvalidInput:
+            near, pinned = self._loop.space.nearest(wanted), self._loop.orders.pinned
+            ran = isinstance(decision, Rollback) or (decision.restores and pinned is None)
+            if not ran or near == wanted:
+                raise
+            return self._backend.apply(near)
+
+    def _write_interrupted(self, record: WindowRecord, why: str) -> None:
+        """Write down that a change was interrupted, such as by a stop in the middle of a trial.
+
+        Only if the server runs what it ran before. If not, the next process finds the change unfinished, and
+        finds out how it ended.
+        """
+        try:
+            found = configurations(self._backend)
+        except AdapterError:
+            return
+        if all(self._loop.space.same(one, self._reconciler.running) for one in found):
+            error = f"{why} in the middle of it; the server runs what it ran before"
+            self._notify(f"a change was broken off: {error}")
+            self._journal.changed(replace(record, outcome="interrupted", error=error))
