@@ -11,7 +11,7 @@ import numpy as np
 
 from tuner.duration import format_duration, is_cut
 from tuner.report.document import LearnedCost, Report, WindowReport
-from tuner.report.style import decades
+from tuner.report.style import INK, MUTED, decades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,8 @@ MOST_PANELS = 8
 """Panels for one load; more values of the further knobs are drawn as one."""
 MOST_NUMBERS = 64
 """Cells of a panel that all have their number."""
-INK, MUTED, GOOD, BAD, CHANGE, LOAD = "#1b2733", "#7b8794", "#1f8a5b", "#c8473b", "#b7791f", "#3b6ea8"
+GOOD, BAD, CHANGE, LOAD = "#1f8a5b", "#c8473b", "#b7791f", "#3b6ea8"
+"""What was kept, what was broken, a change of the configuration, and the load."""
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, np.ndarray]:
