@@ -28,7 +28,7 @@ from tuner.profile import BatchingProfile, fit_profile
 __all__ = ["ReplicaGroup"]
 
 
-class Trial(NamedTuple):
+class PendingTrial(NamedTuple):
     """A configuration that one replica tries before the others get it."""
 
     target: str
@@ -54,7 +54,7 @@ class ReplicaGroup:
 
     def __init__(self, members: Membership) -> None:
         self._members = members
-        self._trial: Trial | None = None  # the last that has not ended
+        self._trial: PendingTrial | None = None  # the last that has not ended
         self._changed: set[str] = set()  # targets of replicas that may not run what they ran at first
         try:
             self.space = common_space([member.space for member in members.opened.values()])
@@ -190,7 +190,7 @@ class ReplicaGroup:
         if len(running) < 2:
             return None
         chosen = min(running)
-        earlier, self._trial = self._trial, Trial(chosen, configuration, running[chosen])
+        earlier, self._trial = self._trial, PendingTrial(chosen, configuration, running[chosen])
         try:
             report = self._change(chosen, self._members.opened[chosen], configuration)
             self._trial = self._trial._replace(report=report)

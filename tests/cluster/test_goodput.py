@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.cluster.goodput import Good, Trial, capacity, goodput, long_enough
+from tuner.cluster.goodput import Good, TriedRate, capacity, goodput, long_enough
 from tuner.cluster.scenario import Scenario
 from tuner.errors import InvalidInput
 
@@ -142,7 +142,7 @@ def test_a_schedule_that_begins_after_the_end_is_refused() -> None:
 
 def test_progress_is_told_every_trial() -> None:
     """In order, as in the result."""
-    told: list[Trial] = []
+    told: list[TriedRate] = []
 
     found = goodput(scenario(), run=Curve(700.0), progress=told.append)
 

@@ -21,7 +21,7 @@ from tuner.cli.scenario import (
 )
 
 if TYPE_CHECKING:
-    from tuner.cluster.goodput import Trial
+    from tuner.cluster.goodput import TriedRate
     from tuner.cluster.scenario import Scenario
 
 __all__ = ["EXAMPLES", "goodput"]
@@ -69,8 +69,8 @@ def goodput(
     with make_progress(console) as progress:
         task = progress.add_task("searching", total=None)
 
-        def show(trial: Trial) -> None:
-            text = f"{rate_text(trial.rate)} requests/s: {trial.bad_rate:.2%} bad"
+        def show(tried: TriedRate) -> None:
+            text = f"{rate_text(tried.rate)} requests/s: {tried.bad_rate:.2%} bad"
             progress.update(task, advance=1, description=text)
 
         scenario = with_threshold(scenario, lambda text: progress.update(task, description=text), good)

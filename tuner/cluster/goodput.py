@@ -34,7 +34,7 @@ from tuner.errors import InvalidInput
 from tuner.planning.pools.ceiling import ceilings
 from tuner.scheduling.cluster import SessionSpec
 
-__all__ = ["Good", "Goodput", "Trial", "bracket", "capacity", "check_requests_come", "goodput", "highest"]
+__all__ = ["Good", "Goodput", "TriedRate", "bracket", "capacity", "check_requests_come", "goodput", "highest"]
 
 FIRST = 0.8
 """The first rate tried, as a share of the capacity."""
@@ -73,7 +73,7 @@ class Good(NamedTuple):
         return 1 - quantile if self.limit is None else self.limit
 
 
-class Trial(NamedTuple):
+class TriedRate(NamedTuple):
     """One rate that was tried."""
 
     multiplier: float
@@ -95,7 +95,7 @@ class Goodput:
     """Of the scenario's rates, at that rate."""
     outcome: Outcome
     """The simulation at that rate; at the lowest rate tried if there is none."""
-    evaluations: tuple[Trial, ...]
+    evaluations: tuple[TriedRate, ...]
     """All rates tried, in order."""
 
     def to_json(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def goodput(
     least_requests: int | None = None,
     at_least: float = 0.0,
     near: float | None = None,
-    progress: Callable[[Trial], None] | None = None,
+    progress: Callable[[TriedRate], None] | None = None,
     run: Callable[[Scenario], Outcome] | None = None,
 ) -> Goodput:
     """Search the highest rate.
@@ -165,7 +165,7 @@ def goodput(
 
 
 class _Search:
-    """The trials of one search; :meth:`is_good` makes another, :meth:`result` sums up."""
+    """The rates tried in one search; :meth:`is_good` tries another, :meth:`result` sums up."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class _Search:
         allowed: np.ndarray,
         overall: bool,
         least_requests: int,
-        progress: Callable[[Trial], None] | None,
+        progress: Callable[[TriedRate], None] | None,
         run: Callable[[Scenario], Outcome] | None,
     ) -> None:
         self._scenario = scenario
@@ -183,7 +183,7 @@ class _Search:
         self._least_requests = least_requests
         self._progress = progress
         self._run = run or self._simulate
-        self._trials: list[Trial] = []
+        self._tried: list[TriedRate] = []
         self._outcomes: dict[float, Outcome] = {}
 
     def is_good(self, multiplier: float) -> bool:
@@ -194,9 +194,9 @@ class _Search:
         good = outcome.requests > 0 and enough(outcome)  # without requests nothing is known
         bad_rate = outcome.bad_rate if self._overall else outcome.worst_bad_rate
         rate = outcome.rate if tried.at_once or tried.traced else tried.total_rate
-        self._trials.append(Trial(multiplier, rate, bad_rate, good))
+        self._tried.append(TriedRate(multiplier, rate, bad_rate, good))
         if self._progress:
-            self._progress(self._trials[-1])
+            self._progress(self._tried[-1])
         return good
 
     def result(self, multiplier: float, *, whole: bool = True) -> Goodput:
@@ -210,10 +210,10 @@ class _Search:
         if not multiplier and whole and self._scenario.requests is not None:
             outcome = simulate(self._scenario.scaled(min(self._outcomes)))
         return Goodput(
-            rate=next((trial.rate for trial in self._trials if trial.multiplier == multiplier), 0.0),
+            rate=next((one.rate for one in self._tried if one.multiplier == multiplier), 0.0),
             multiplier=multiplier,
             outcome=outcome,
-            evaluations=tuple(self._trials),
+            evaluations=tuple(self._tried),
         )
 
     def _each_kept(self, outcome: Outcome) -> bool:

@@ -85,18 +85,18 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
     rates = make_options(POLICY, options).rates
     if rates is None:
         rates = [session.mean_rate(given.duration) for session in given.each_session]
-    trial = _Trial(given.model_copy(update={"seed": given.seed + 1}), note)
+    search = _PlacementSearch(given.model_copy(update={"seed": given.seed + 1}), note)
     plans = list(candidate_placements(given.cluster_spec(), rates))
     for plan in plans:
-        trial.compare(plan)
-    trial.improve()
+        search.compare(plan)
+    search.improve()
     note("the best of them")
     packed = goodput(_with(given, plans[0]), tolerance=TOLERANCE).rate
-    rate = goodput(_with(given, trial.best), tolerance=TOLERANCE).rate if trial.best != plans[0] else packed
-    return ChosenPlacement(trial.best, rate, packed, trial.tried)
+    rate = goodput(_with(given, search.best), tolerance=TOLERANCE).rate if search.best != plans[0] else packed
+    return ChosenPlacement(search.best, rate, packed, search.tried)
 
 
-class _Trial:
+class _PlacementSearch:
     """The plans that were simulated under one scenario, and the best of them."""
 
     def __init__(self, scenario: Scenario, note: Callable[[str], None]) -> None:
