@@ -95,9 +95,9 @@ if way == "twice":
 
     server.after_change = change
 if way == "killed":
-    from tuner.cli import session
+    from tuner.cli import run_report
 
-    session.REPORT_EVERY = 0.0
+    run_report.REPORT_EVERY = 0.0
 attachment.connect = lambda *_: server
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -278,10 +278,10 @@ class Demo:
         session.windows(self.windows, phase=f"tune at {rate:g}")
         session.driver.finish()
         settled = session.hold(ENDS, phase=f"after at {rate:g}")
-        session.recorder.level(rate, before, settled)
+        session.report.recorder.level(rate, before, settled)
         if settled and settled[-1].configuration == before[-1].configuration:
             sentence = f"At {rate:g} requests/s what ran before is the best that was found: it was left."
-            session.recorder.note(sentence)
+            session.report.recorder.note(sentence)
             session.say(sentence)
 
 
@@ -299,6 +299,6 @@ def _show(session: TuningSession) -> None:
     from tuner.cli.console import served_table
 
     rows = []
-    for level in session.recorder.levels:
+    for level in session.report.recorder.levels:
         rows += [(f"{level.rate:g}", "before", level.before), ("", "after", level.after)]
     session.console.print(served_table("Before and after", rows, session.attachment.space))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import time
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tuner.cli.console import command_line, configuration_text, make_console, plain, window_text
+from tuner.cli.run_report import RunReport
 from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, StateFile, Watched, WindowRecord
 from tuner.control.drive.requirement import check_target
 from tuner.control.drive.state import RunState
@@ -22,7 +21,6 @@ from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.profiler.attachment import Attachment
 from tuner.profiler.indicator import make_indicator
-from tuner.report.folder import DATA, write_report
 from tuner.report.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -31,17 +29,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tuner.agents.rrl import RRL
-    from tuner.knobs import Configuration
-    from tuner.report.document import Report
     from tuner.setting import Setting
 
 __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
-
-REPORT_EVERY = 30.0
-"""Least s of real time between two writings of ``report.json``, each at the end of a window: `kill -9` loses
-little more."""
-REPORT_PAUSE = 100.0
-"""Least time between them, in times that the writing took: ten thousand windows take half a second."""
 
 
 def new_run_folder(out: Path | None) -> Path:
@@ -78,29 +68,6 @@ def check_indicator(setting: Setting) -> None:
         indicator.check(setting.seconds)
 
 
-@dataclass
-class WindowTotals:
-    """What the windows of a run add up to: a run that nobody stops keeps no list of them."""
-
-    windows: int = 0
-    disturbed: int = 0
-    answered: int = 0
-    """Requests."""
-    failed: int = 0
-    recommended: Configuration | None = None
-    """What was recommended last; None if nothing was."""
-
-    def add(self, record: WindowRecord) -> None:
-        """Count a window in."""
-        if record.outcome == "recommended":
-            self.recommended = record.wanted
-        if (m := record.measurement) is not None:
-            self.windows += 1
-            self.disturbed += bool(m.disturbed)
-            self.answered += m.requests
-            self.failed += m.failures
-
-
 @dataclass(kw_only=True)
 class TuningSession:
     """One run: an attachment, an agent, the control loop and a report.
@@ -113,21 +80,14 @@ class TuningSession:
     """
 
     attachment: Attachment
-    objective: Objective
-    agent: RRL
     driver: Driver
     state: RunStateFile
-    recorder: Recorder
-    folder: Path
+    report: RunReport
     console: Console
     restore: bool = False
     """Whether what the server ran before is restored at the end, instead of leaving the best."""
     save_policy: Path | None = None
     """The folder in which what was learned is saved at the end; None saves nothing."""
-    totals: WindowTotals = field(default_factory=WindowTotals)
-    """What the windows so far add up to."""
-    _report_due: float = field(default_factory=lambda: time.monotonic() + REPORT_EVERY)
-    """When ``report.json`` is next written, s on the monotonic clock."""
     _settled: bool = False
     """Whether the server was left in good order."""
     _written: bool = False
@@ -188,16 +148,8 @@ class TuningSession:
             space=attachment.space,
             objective=objective,
         )
-        return cls(
-            attachment=attachment,
-            objective=objective,
-            agent=agent,
-            driver=driver,
-            state=state,
-            recorder=recorder,
-            folder=folder,
-            console=console,
-        )
+        report = RunReport(recorder, folder, attachment, driver)
+        return cls(attachment=attachment, driver=driver, state=state, report=report, console=console)
 
     def windows(self, count: int, phase: str = "tune") -> None:
         """Run a number of windows (0: without end) and print each."""
@@ -211,13 +163,10 @@ class TuningSession:
         return record
 
     def _note(self, record: WindowRecord, phase: str) -> None:
-        self.totals.add(record)
-        self.recorder.add(record, phase)
-        self.say(window_text(record, self.attachment.space, self.objective, self.driver.running))
-        if (begin := time.monotonic()) >= self._report_due:
-            with suppress(StorageError):  # the end of the run says so, if it is still so then
-                self._report(ended=False).save(self.folder / DATA)
-            self._report_due = max(begin + REPORT_EVERY, begin + REPORT_PAUSE * (time.monotonic() - begin))
+        self.report.add(record, phase)
+        objective = self.driver.loop.objective
+        self.say(window_text(record, self.attachment.space, objective, self.driver.running))
+        self.report.save_if_due()
 
     def hold(self, count: int, phase: str) -> list[Measurement]:
         """Measure a number of windows without deciding anything; print and record them."""
@@ -247,8 +196,8 @@ class TuningSession:
         """
         self._settle()
         self.say(f"the server runs {configuration_text(self.attachment.space, self.driver.running)}")
-        if self.totals.recommended is not None:
-            text = configuration_text(self.attachment.space, self.totals.recommended)
+        if (recommended := self.report.totals.recommended) is not None:
+            text = configuration_text(self.attachment.space, recommended)
             self.say(f"nothing was changed; the last decision was to run {text}")
         self.write()
         self._save()
@@ -275,33 +224,18 @@ class TuningSession:
 
     def write(self) -> None:
         """Write the report of the windows until now."""
-        loop = self.driver.loop
-        seen = self.totals
-        if 2 * seen.disturbed > seen.windows:
-            sentence = (
-                f"{seen.disturbed} of {seen.windows} windows were disturbed and left out "
-                "(the report says by what): longer windows see less of neighbours that come and go"
-            )
-            self.recorder.note(sentence)
-            self.say(f"[yellow]{sentence}[/yellow]")
-        self.recorder.learned(self.agent, loop.levels, loop.memory.visits())
-        if self.driver.applies and not self.restore:  # else what ran first runs again, whatever was found
-            self.recorder.compare_ends(self.driver.running)
-        folder = make_folder(self.folder, "--out")  # somebody may have deleted it meanwhile
-        data, page = write_report(self._report(), folder)
+        if doubt := self.report.doubt():
+            self.report.recorder.note(doubt)
+            self.say(f"[yellow]{doubt}[/yellow]")
+        # With `restore` what ran first runs again, whatever was found.
+        data, page = self.report.write(compare=self.driver.applies and not self.restore)
         self._written = True
         self.say(f"report: {plain(str(page))}  ({data.name}, state.json beside it)")
-
-    def _report(self, *, ended: bool = True) -> Report:
-        failed, sent = self.attachment.request_totals(self.totals.failed, self.totals.answered)
-        return self.recorder.report(
-            failed=failed, sent=sent, reconfigurations=self.driver.reconfigurations, ended=ended
-        )
 
     def _save(self) -> None:
         """Save what was learned, if it is to be saved."""
         if self.save_policy is not None:
-            self.agent.save(self.save_policy)
+            self.driver.loop.agent.save(self.save_policy)
             self.say(f"policy saved to {plain(str(self.save_policy))}")
         self._saved = True
 
@@ -315,11 +249,11 @@ class TuningSession:
             if error is not None:
                 self._leave_in_order()
         finally:
-            self.agent.close()
+            self.driver.loop.agent.close()
 
     def _leave_in_order(self) -> None:
         """After an error do what is left to do at the end, as far as possible; print what is not."""
-        saved = self._saved or not self.totals.windows  # nothing was learned: a policy of before stays
+        saved = self._saved or not self.report.totals.windows  # nothing was learned: a policy of before stays
         for done, step in (
             (self._settled, self._settle),
             (self._written, self.write),
