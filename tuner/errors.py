@@ -71,6 +71,7 @@ class TunerError(Exception):
 
 
 Kind = TypeVar("Kind", bound=TunerError)
+Choice = TypeVar("Choice", bound=str)
 
 
 def _remade(kind: type[Kind], message: str) -> Kind:
@@ -107,14 +108,17 @@ class InvalidInput(TunerError, ValueError):
         return other
 
 
-def check_choice(setting: str, value: object, known: Iterable[str]) -> None:
-    """Check that a setting has one of the values there are.
+def check_choice(setting: str, value: object, known: Iterable[Choice]) -> Choice:
+    """Return the value of a setting, which is one of those there are.
 
     Raises:
-        InvalidInput: It has not; lists them.
+        InvalidInput: It is not; lists them.
     """
-    if value not in (names := tuple(known)):
-        raise InvalidInput(setting, f"there is no {value!r}", f"use one of {', '.join(names)}")
+    names = tuple(known)
+    for name in names:
+        if name == value:
+            return name
+    raise InvalidInput(setting, f"there is no {value!r}", f"use one of {', '.join(names)}")
 
 
 class UnknownModel(InvalidInput):

@@ -37,12 +37,14 @@ def plan_replay(
     from tuner.cli.console import make_console
     from tuner.errors import InvalidInput, check_choice
     from tuner.files.yaml_file import load_yaml
+    from tuner.planning.rounds.allocation import RULES
     from tuner.planning.rounds.form import ModelsFile
+    from tuner.planning.rounds.placement import PLACEMENT_RULES
     from tuner.planning.rounds.replay import read_replay
     from tuner.planning.rounds.simulation import replay_rounds
 
-    check_choice("--rule", rule, ("nexus", "fifo"))
-    check_choice("--placement", placement, ("locality", "random"))
+    allotted_by = check_choice("--rule", rule, RULES)
+    placed_by = check_choice("--placement", placement, PLACEMENT_RULES)
     known = load_yaml(models, ModelsFile).by_name()
     jobs = read_replay(log)
     for job in jobs:
@@ -55,8 +57,8 @@ def plan_replay(
             known,
             accelerators=accelerators,
             seconds=round_s,
-            rule="fifo" if rule == "fifo" else "nexus",
-            placement="random" if placement == "random" else "locality",
+            rule=allotted_by,
+            placement=placed_by,
             seed=seed,
         )
     )

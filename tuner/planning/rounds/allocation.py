@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.squishy import PackedNode, pack
 
-__all__ = ["Admission", "Rule", "admit", "nodes_for"]
+__all__ = ["RULES", "Admission", "Rule", "admit", "nodes_for"]
 
-Rule = Literal["fifo", "nexus"]
+Rule = Literal["nexus", "fifo"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 class Admission(NamedTuple):

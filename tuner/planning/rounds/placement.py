@@ -8,13 +8,14 @@ table does the same for one model on each accelerator).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-__all__ = ["PlacedRound", "PlacementRule", "place_round"]
+__all__ = ["PLACEMENT_RULES", "PlacedRound", "PlacementRule", "place_round"]
 
 PlacementRule = Literal["locality", "random"]
+PLACEMENT_RULES: tuple[PlacementRule, ...] = get_args(PlacementRule)
 
 
 LOST = 1e-6
