@@ -1,4 +1,4 @@
-"""The plan whose pool was chosen by simulation."""
+"""Plans a pool: chooses among those with the highest ceilings the one that serves most in simulations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.planning.pools.bound import auxiliary_limited, bounds, make_terms
+from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_terms
 from tuner.planning.pools.ceiling import ceilings, kept_mass
 from tuner.planning.pools.choice import Homogeneous
 from tuner.planning.pools.plan import PlannedPool, PoolPlan
 from tuner.planning.pools.planner import SHOWN, Order, check_order
 from tuner.planning.pools.reason import trial_reasons
-from tuner.planning.trials.candidate import kept_sizes, make_candidates
+from tuner.planning.trials.candidate import Candidates, kept_sizes, make_candidates
 from tuner.planning.trials.trial import FIRST, LAST, Evaluate, Trials, run_trials
 
 __all__ = ["plan_by_trials"]
@@ -44,24 +44,7 @@ def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
         )
         fix = "raise slo_ms or the budget, or look at the delays of `network` and at `noise`"
         raise InvalidInput(f"session {session.name}", problem, fix)
-    others = (tuple(pool) for pool in candidates.pools[: SHOWN + len(trials.finalists)].tolist())
-    shown = [*trials.finalists, *(pool for pool in others if pool not in trials.finalists)][:SHOWN]
-    pools = np.array(shown)  # (n, T)
-    bound, cost = bounds(pools, terms), pools @ offers.price
-    ceiling = ceilings(pools, offers.latency, session.slo, order.sizes.probability, session.quantile)
-    spare = auxiliary_limited(pools, terms).tolist()
-    top = tuple(
-        PlannedPool(
-            counts=dict(zip(offers.names, pool, strict=True)),
-            bound=float(bound[place]),
-            ceiling=float(ceiling[place]),
-            cost=float(cost[place]),
-            bottleneck="auxiliary" if spare[place] else "base",
-            distance=None,
-            simulated=trials.finalists.get(pool) or None,
-        )
-        for place, pool in enumerate(shown)
-    )
+    top = _most_promising(order, terms, candidates, trials)
     plan = PoolPlan(
         session=session,
         sizes=order.sizes,
@@ -78,6 +61,31 @@ def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
     )
     texts = trial_reasons(plan, kept.largest, len(trials.finalists), (FIRST, LAST))
     return replace(plan, why=texts)
+
+
+def _most_promising(
+    order: Order, terms: Terms, candidates: Candidates, trials: Trials
+) -> tuple[PlannedPool, ...]:
+    """Return the pools that are shown: the finalists, best first, then those with the highest ceilings."""
+    offers, session = order.offers, order.session
+    others = (tuple(pool) for pool in candidates.pools[: SHOWN + len(trials.finalists)].tolist())
+    shown = [*trials.finalists, *(pool for pool in others if pool not in trials.finalists)][:SHOWN]
+    pools = np.array(shown)  # (n, T)
+    bound, cost = bounds(pools, terms), pools @ offers.price
+    ceiling = ceilings(pools, offers.latency, session.slo, order.sizes.probability, session.quantile)
+    spare = auxiliary_limited(pools, terms).tolist()
+    return tuple(
+        PlannedPool(
+            counts=dict(zip(offers.names, pool, strict=True)),
+            bound=float(bound[place]),
+            ceiling=float(ceiling[place]),
+            cost=float(cost[place]),
+            bottleneck="auxiliary" if spare[place] else "base",
+            distance=None,
+            simulated=trials.finalists.get(pool) or None,
+        )
+        for place, pool in enumerate(shown)
+    )
 
 
 def _homogeneous(trials: Trials, price: np.ndarray, budget: float) -> Homogeneous:
