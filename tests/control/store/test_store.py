@@ -307,17 +307,26 @@ def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
         Store(path)
 
 
-def test_a_torn_page_is_told(tmp_path: Path) -> None:
-    """A file that begins well and ends in garbage."""
-    path = tmp_path / "s.db"
-    with_rows = Store(path)
-    target = entered(with_rows)
-    for number in range(200):
-        with_rows.decided(target, record(Hold(reason="x" * 200), number), state(), kept=True)
-    with_rows.close()
+def fill(path: Path) -> None:
+    """Make a store of several pages, with 200 decisions."""
+    with closing(Store(path)) as store:
+        target = entered(store)
+        for number in range(200):
+            store.decided(target, record(Hold(reason="x" * 200), number), state(), kept=True)
+
+
+def tear(path: Path) -> None:
+    """Replace its pages 4 to 12 by garbage."""
     content = bytearray(path.read_bytes())
     content[4096 * 3 : 4096 * 12] = os.urandom(4096 * 9)
     path.write_bytes(content)
+
+
+def test_a_torn_page_is_told(tmp_path: Path) -> None:
+    """A file that begins well and ends in garbage."""
+    path = tmp_path / "s.db"
+    fill(path)
+    tear(path)
 
     with pytest.raises(StorageError, match=r"state .*s\.db"):
         Store(path)
@@ -432,15 +441,9 @@ def test_damage_is_noticed_while_it_is_open(store: Store) -> None:
 def test_what_cannot_be_read_is_remembered_as_damage(tmp_path: Path) -> None:
     """An operation of our own that meets a bad page says so."""
     path = tmp_path / "s.db"
-    opened = Store(path)
-    target = entered(opened)
-    for number in range(200):
-        opened.decided(target, record(Hold(reason="x" * 200), number), state(), kept=True)
-    opened.close()
+    fill(path)
     opened = Store(path, reading=True)  # a writer has read all of it, and remembers
-    content = bytearray(path.read_bytes())
-    content[4096 * 3 : 4096 * 12] = os.urandom(4096 * 9)
-    path.write_bytes(content)
+    tear(path)
 
     with pytest.raises(StorageError, match="malformed"):
         opened.rows("SELECT * FROM decision")
