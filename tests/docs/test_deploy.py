@@ -245,6 +245,14 @@ def test_the_alert_on_failed_changes_goes_by_those_in_a_row() -> None:
     assert expression == f"servetune_failed_changes_in_a_row >= {GuardLimits().breaker}"
 
 
+def test_the_alert_on_changes_by_others_spares_who_only_watches() -> None:
+    """Two daemons have to tune a server for either to disturb the other."""
+    expression = alerts()["ServetuneForeignChanges"]["expr"]
+
+    assert expression.split(" and ")[0] == "increase(servetune_foreign_changes_total[1h]) >= 2"
+    assert expression.endswith('servetune_target_info{mode="apply"}')
+
+
 def test_the_alert_on_refused_requests_names_statuses_that_there_are() -> None:
     """Those that are not the clients' own mistakes."""
     (named,) = re.findall(r'status=~"([^"]+)"', alerts()["ServetuneDispatchRefuses"]["expr"])

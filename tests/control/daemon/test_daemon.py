@@ -296,6 +296,23 @@ def test_a_manual_change_is_respected(bed: Bed) -> None:
     assert any("somebody else set" in row["sentence"] for row in bed.rows("SELECT sentence FROM event"))
 
 
+def test_changes_by_others_are_counted_for_prometheus(bed: Bed) -> None:
+    """Each once, for the target that they were made to."""
+    bed.write(("a", "apply", ""), ("b", "observe", ""))
+    exporter = Exporter()
+    with closing(Store(bed.folder / "s.db")) as store:
+        targets = bed.daemon().config.targets
+        workers = [Worker(one, store, fast=True, windows=2, watch=exporter.report) for one in targets]
+        for size in (16, 8):
+            for worker in workers:
+                worker.turns = 0
+                worker.run()
+            bed.servers["b"].set(configuration(size, 0.01, 2))
+
+    value = exporter.registry.get_sample_value
+    assert [value("servetune_foreign_changes_total", {"target": name}) for name in ("a", "b")] == [0, 1]
+
+
 def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anybody knows whether the window will end at all."""
     monkeypatch.setattr(phase_module, "OVERDUE", -100.0)

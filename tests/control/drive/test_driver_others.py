@@ -61,6 +61,28 @@ def test_what_somebody_else_sets_is_respected() -> None:
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
 
 
+def test_changes_by_others_that_repeat_look_like_those_of_a_second_daemon() -> None:
+    """Neither daemon knows of the other. One change is more likely a colleague's, and so is one a day."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    driver, heard = drive(server)
+    counted = []
+    for size, pause in ((2, 0.0), (4, 0.0), (8, 0.0), (2, 3600.0)):
+        server.clock.sleep(pause)
+        server.running = configuration(size)
+        driver.step()
+        counted.append(driver.reconciler.foreign.taken())
+
+    suspicion = "; {} times within an hour: perhaps a second daemon tunes this server"
+    assert counted == [1, 1, 1, 1]
+    assert [sentence.partition("going on from there")[2] for sentence in heard] == [
+        "",
+        suspicion.format(2),
+        suspicion.format(3),
+        "",
+    ]
+    assert driver.reconciler.foreign.taken() == 0
+
+
 def test_what_is_only_near_to_what_it_ran_at_first_was_set_by_somebody() -> None:
     """It was away, and a batch of 2 is the nearest on the grids to the 3 that it ran when we came."""
     server = FakeServer(FakeClock(), lambda _: 0.02)

@@ -61,6 +61,7 @@ def test_a_target_falls_silent_when_its_windows_cannot_be_measured(monkeypatch: 
         ("decisions", {"action": "apply", "outcome": "failed"}),
         ("windows", {"slo": "broken"}),
         ("failed_requests", {}),
+        ("foreign_changes", {}),
     ],
 )
 def test_what_has_not_happened_yet_is_0(name: str, labels: dict[str, str]) -> None:

@@ -37,6 +37,8 @@ class WorkerReport:
     """What the server runs after the turn."""
     failed_changes: int = 0
     """Changes in a row that have failed."""
+    foreign_changes: int = 0
+    """How often somebody else has changed the server since the last report."""
     scaling: Mapping[str, ScalingAdvice] = field(default_factory=dict)
     """How many servers the target should have, by pool; empty where nobody can say."""
 
@@ -73,6 +75,7 @@ class TurnReports:
             first_after_change=shown,
             running=driver.running,
             failed_changes=driver.loop.memory.failed_changes,
+            foreign_changes=driver.reconciler.foreign.taken(),
             scaling=scaling,
         )
 

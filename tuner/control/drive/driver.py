@@ -221,7 +221,7 @@ class Driver:
             best = self.loop.incumbent()
         if not (ours or reconciler.was_restarted(running)):
             best = running
-            self._notify(f"somebody else set {self.loop.space.format(running)}; it stays")
+            reconciler.foreign.noticed(self.loop.space.format(running), "it stays")
         self.running = running
         if best is not None and not same(self.running, best):
             reason = "nothing more is tried; it is left with its best configuration"

@@ -24,6 +24,7 @@ from dataclasses import replace
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply
 from tuner.control.decide.loop import ControlLoop
+from tuner.control.drive.foreign import ForeignChanges
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.outcome import LATE, Unconfirmed, as_seen, left_behind
 from tuner.control.drive.oversight import Oversight
@@ -55,6 +56,7 @@ class Reconciler:
         may_have_restarted: Whether the server was away, or began anew, since the last comparison; or one of
             its replicas came or went.
         confirmed: Changes that came about after all.
+        foreign: What others have changed.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Reconciler:
         self.lost: Configuration | None = None
         self.may_have_restarted = False
         self.confirmed = 0
+        self.foreign = ForeignChanges(now=now, notify=notify)
         self._loop = loop
         self._oversight = oversight
         self._now = now
@@ -218,4 +221,4 @@ class Reconciler:
             going_on = "it is pinned to that now"
         self._loop.observe(on.Undone(self.running))
         self.running, self.lost = found, None
-        self._notify(f"somebody else set {self._loop.space.format(found)}; {going_on}")
+        self.foreign.noticed(self._loop.space.format(found), going_on)

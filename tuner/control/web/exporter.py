@@ -62,6 +62,7 @@ class Exporter:
             if record.report is not None:
                 metrics.change.labels(name).observe(record.report.seconds)
             metrics.failed.labels(name).set(report.failed_changes)
+            metrics.foreign.labels(name).inc(report.foreign_changes)
             if isinstance(record.decision, Apply) and record.outcome == "applied":
                 metrics.expected.labels(name).set(record.decision.expected)
                 metrics.observed.labels(name).set(math.nan)

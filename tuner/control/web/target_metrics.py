@@ -61,6 +61,7 @@ class TargetMetrics:
         self.windows = self._counter("windows", "Windows by what they showed.", "slo")
         self.decisions = self._counter("decisions", "Decisions by action and outcome.", "action", "outcome")
         self.rollbacks = self._counter("rollbacks", "Changes that were taken back.")
+        self.foreign = self._counter("foreign_changes", "Changes of the server by somebody else.")
         self.failed = self._gauge("failed_changes_in_a_row", "Changes in a row that have failed.")
         self.change = Histogram(
             "servetune_change_seconds", "How long changes took.", ["target"], registry=registry
