@@ -313,6 +313,21 @@ def test_changes_by_others_are_counted_for_prometheus(bed: Bed) -> None:
     assert [value("servetune_foreign_changes_total", {"target": name}) for name in ("a", "b")] == [0, 1]
 
 
+def test_a_name_that_moves_to_another_server_is_reported_as_another_target(bed: Bed) -> None:
+    """One that goes on with its server is not. The windows of another server count from 1."""
+    bed.write(("a", "apply", ""))
+    reports: list[WorkerReport] = []
+    with closing(Store(bed.folder / "s.db")) as store:
+        here = bed.daemon().config.targets[0]
+        there = here.model_copy(update={"url": f"sim://{bed.folder / 'b'}"})
+        for config in (here, here, there):
+            Worker(config, store, fast=True, windows=1, watch=lambda _, report: reports.append(report)).run()
+
+    numbers = [report.target for report in reports]
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert reports[2].record.number == 1
+
+
 def test_a_target_whose_window_is_overdue_is_not_up(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anybody knows whether the window will end at all."""
     monkeypatch.setattr(phase_module, "OVERDUE", -100.0)

@@ -12,7 +12,7 @@ from tuner.control import GuardLimits
 from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.phase import OVERDUE_WINDOW, AbsentTarget
 from tuner.control.daemon.report import WorkerReport
-from tuner.control.decide.decision import Hold
+from tuner.control.decide.decision import Apply, Hold
 from tuner.control.decide.memory import Memory
 from tuner.control.drive.journal import WindowRecord
 from tuner.knobs import ApplyCost, Configuration
@@ -139,6 +139,29 @@ def test_an_slo_and_knobs_that_are_gone_are_not_exported() -> None:
         'servetune_knob{knob="max_batch_size",target="a"} 1.0',
         'servetune_slo_attainment_ratio{target="a"} 1.0',
     ]
+
+
+def test_another_server_of_the_name_begins_with_windows_of_its_own() -> None:
+    """Its first window need not be usable, and the old server's verdicts say nothing of it by then."""
+    exporter = Exporter()
+    old, new = (replace(turn(measurement()), target=number, kept=number == 2) for number in (1, 2))
+    change = Apply(configuration=configuration(8), reason="x", expected=0.4)
+    applied = replace(old.record, decision=change, outcome="applied")
+
+    exporter.report("a", replace(old, record=applied))
+    exporter.report("a", old)
+    value = exporter.registry.get_sample_value
+    shown = [
+        f"servetune_{name}" for name in ("slo_attainment_ratio", "cost", "expected_cost", "observed_cost")
+    ]
+    assert [value(name, {"target": "a"}) for name in shown] == [0.0, 0.5, 0.4, 0.5]
+    exporter.report("a", replace(new, unused="disturbed"))
+    assert [value(name, {"target": "a"}) for name in shown] == [None] * 4
+    assert exporter.attainment("a") is None
+    exporter.report("a", new)
+
+    assert exporter.attainment("a") == value(shown[0], {"target": "a"}) == 1.0
+    assert value("servetune_windows_total", {"target": "a", "slo": "broken"}) == 2, "what was counted stays"
 
 
 def test_how_many_servers_a_target_should_have() -> None:

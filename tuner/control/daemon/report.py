@@ -39,6 +39,8 @@ class WorkerReport:
     """Changes in a row that have failed."""
     foreign_changes: int = 0
     """How often somebody else has changed the server since the last report."""
+    target: int | None = None
+    """Its number in the store: where its name stands for another server, that is another one."""
     scaling: Mapping[str, ScalingAdvice] = field(default_factory=dict)
     """How many servers the target should have, by pool; empty where nobody can say."""
 
@@ -49,13 +51,21 @@ class TurnReports:
     def __init__(self) -> None:
         self._unshown: Configuration | None = None  # what the last change led to
 
-    def of(self, record: WindowRecord, driver: Driver, scaling: Mapping[str, ScalingAdvice]) -> WorkerReport:
+    def of(
+        self,
+        record: WindowRecord,
+        driver: Driver,
+        scaling: Mapping[str, ScalingAdvice],
+        *,
+        target: int | None = None,
+    ) -> WorkerReport:
         """Return the report of the newest turn.
 
         Args:
             record: The turn.
             driver: Took it.
             scaling: What is advised after it.
+            target: Its number in the store.
         """
         m, objective = record.measurement, driver.loop.objective
         unused = "" if m is None else unusable(m, objective)
@@ -76,6 +86,7 @@ class TurnReports:
             running=driver.running,
             failed_changes=driver.loop.memory.failed_changes,
             foreign_changes=driver.reconciler.foreign.taken(),
+            target=target,
             scaling=scaling,
         )
 

@@ -386,7 +386,7 @@ class Worker:
     def _report_turn(self, record: WindowRecord, driver: Driver) -> None:
         """Give ``watch`` the report of a turn, and keep the costs that it is to show."""
         advised = {} if self._scaling is None else self._scaling.advise(driver.backend, record.measurement)
-        report = self._reports.of(record, driver, advised)
+        report = self._reports.of(record, driver, advised, target=self._id)
         if self._watch is not None:
             level = self._shown.follow(driver.loop.level)
             self.learned = cost_map(driver.loop, level) if self.config.mode != "observe" else None

@@ -47,7 +47,7 @@ class Exporter:
         self.registry = make_registry("servetune")
         self._lock = threading.Lock()
         self._recent: dict[str, deque[bool]] = {}
-        self._slos: dict[str, Slo] = {}  # by which these windows were judged
+        self._judged: dict[str, tuple[int | None, Slo]] = {}  # the server of these windows, and their SLO
         self._known: set[str] = set()
         self._metrics = TargetMetrics(self.registry)
 
@@ -56,6 +56,7 @@ class Exporter:
         record, m, metrics = report.record, report.record.measurement, self._metrics
         with self._lock:
             self._known.add(name)
+            self._begin_anew(name, report)
             metrics.decisions.labels(name, ACTIONS[type(record.decision)], record.outcome).inc()
             if isinstance(record.decision, Rollback) and record.outcome == "applied":
                 metrics.rollbacks.labels(name).inc()
@@ -84,14 +85,21 @@ class Exporter:
             if not report.unused:
                 self._usable(name, report)
 
+    def _begin_anew(self, name: str, report: WorkerReport) -> None:
+        """Forget verdicts and costs of another server of that name, or under another SLO."""
+        judged, metrics = (report.target, report.slo), self._metrics
+        if self._judged.setdefault(name, judged) == judged:
+            return
+        self._judged[name] = judged
+        self._recent.pop(name, None)
+        for metric in (metrics.attainment, metrics.cost, metrics.expected, metrics.observed):
+            metric.remove_by_labels({"target": name})
+
     def _usable(self, name: str, report: WorkerReport) -> None:
         cost = report.record.cost
         self._metrics.cost.labels(name).set(cost)
         if report.first_after_change:
             self._metrics.observed.labels(name).set(cost)
-        if self._slos.get(name) != report.slo:  # verdicts under another SLO say nothing of this one
-            self._recent.pop(name, None)
-        self._slos[name] = report.slo
         recent = self._recent.setdefault(name, deque(maxlen=RECENT))
         recent.append(report.kept)
         self._metrics.attainment.labels(name).set(sum(recent) / len(recent))
@@ -114,6 +122,7 @@ class Exporter:
             for gone in self._known - set(targets):
                 metrics.forget(gone)
                 self._recent.pop(gone, None)
+                self._judged.pop(gone, None)
             self._known = set(targets)
             # Modes, objectives and pools may have changed.
             for metric in (metrics.info, metrics.slo, metrics.pool):
@@ -137,7 +146,8 @@ class Exporter:
 
     def _begin_counting(self, name: str, ends: Iterable[str]) -> None:
         """Show what has not happened yet as 0: Prometheus sees no increase where a counter begins with 1."""
-        for metric in (self._metrics.rollbacks, self._metrics.change, *self._metrics.measured.values()):
+        metrics = self._metrics
+        for metric in (metrics.rollbacks, metrics.foreign, metrics.change, *metrics.measured.values()):
             if not isinstance(metric, Gauge):
                 metric.labels(name)
         for verdict in VERDICTS:
