@@ -131,6 +131,34 @@ def test_a_pin_is_applied_to_a_server_that_runs_what_is_on_no_grid() -> None:
     assert ["somebody else" in sentence for sentence in heard] == [True]
 
 
+@pytest.mark.parametrize(("ordered", "running"), [(4, 5), (5, 4)])
+def test_a_server_goes_back_to_what_was_ordered_and_not_to_what_is_nearest(
+    ordered: float, running: float
+) -> None:
+    """The grids have 4 and 8; to go from the one to the other speaks against neither."""
+    back, now = configuration(ordered), configuration(running)
+    server, book = FakeServer(FakeClock(), lambda _: 0.020), Book(rollback=back)
+    server.running = now
+    driver, _ = drive(server, orders=book)
+
+    outcomes = [driver.step().outcome for _ in range(2)]
+
+    assert (outcomes, server.running) == (["applied", "held"], back)
+    assert book.orders == Orders()
+    assert driver.loop.memory.banned(driver.loop.level) == []
+
+
+def test_a_server_that_rounds_what_it_is_to_go_back_to_is_asked_once() -> None:
+    """The order is struck out, whatever it has made of it."""
+    server, book = RoundingServer(FakeClock(), lambda _: 0.020), Book(rollback=configuration(4, 0.0085))
+    driver, _ = drive(server, orders=book)
+
+    records = [driver.step() for _ in range(3)]
+
+    assert [record.outcome for record in records] == ["applied", "held", "held"]
+    assert (server.reloads, book.orders) == (1, Orders())
+
+
 def test_a_pin_whose_change_is_not_seen_to_end_is_not_taken_for_applied() -> None:
     """What runs is nearest to it; it is applied in a later turn."""
     server, log = FakeServer(FakeClock(), lambda _: 0.020), Log()

@@ -382,7 +382,7 @@ class ControlLoop:
     def _has_order(self, running: Configuration) -> bool:
         """Whether an order of the operator decides what happens to a server that runs a configuration."""
         back = self.orders.rollback
-        return self.orders.standing or (back is not None and not self.space.same(back, running))
+        return self.orders.standing or (back is not None and not self.space.equal(back, running))
 
     def _end_ordered_probation(self, running: Configuration) -> None:
         """End the probation of a configuration that the operator has pinned: it is not ours to judge."""

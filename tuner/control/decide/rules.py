@@ -40,7 +40,7 @@ class Rule:
 def operator_rolls_back(facts: Facts) -> Decision | None:
     """Go back to what the operator asked for."""
     wanted = facts.orders.rollback
-    if wanted is None or facts.space.same(wanted, facts.running):
+    if wanted is None or facts.space.equal(wanted, facts.running):
         return None
     return Rollback(configuration=wanted, reason="the operator rolled back")
 

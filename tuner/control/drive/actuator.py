@@ -122,9 +122,7 @@ class Actuator:
     def _apply(self, decision: Apply | Rollback) -> Outcome:
         """Change the server as decided, and tell the loop what came of it."""
         back, asked = isinstance(decision, Rollback), False
-        previous: Configuration | None = self._reconciler.running
-        if not back:
-            previous = left_behind(self._loop.space, self._reconciler.running, decision.configuration)
+        previous = left_behind(self._loop.space, self._reconciler.running, decision.configuration)
         try:
             self._journal.changing()
             if (ended := self._try_first(decision)) is not None:
