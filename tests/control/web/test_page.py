@@ -111,6 +111,27 @@ def test_targets_are_chosen_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("button", name="b recommend")).to_be_focused()
 
 
+def test_the_chosen_target_outlives_a_reload(page: Page) -> None:
+    """It stands in the address, so that back and forward lead from one to the other, too."""
+    heading = page.locator("#name")
+    expect(heading).to_have_text("a")
+    page.get_by_role("button", name="b recommend").click()
+    expect(heading).to_have_text("b")
+
+    page.reload()
+    expect(heading).to_have_text("b")
+    page.go_back()
+    expect(heading).to_have_text("a")
+    page.go_forward()
+    expect(heading).to_have_text("b")
+    page.evaluate("location.hash = 'no such target'")
+    expect(heading).to_have_text("a")
+    page.evaluate("location.hash = 'b', chosen = 'a', refresh()")  # as while b is missing in the file
+    page.get_by_role("button", name="b recommend").click()
+
+    expect(heading).to_have_text("b")
+
+
 def test_targets_that_do_not_run_are_counted_and_told(page: Page) -> None:
     """With the reason and since when; who walks through the list by keyboard stays where he is."""
     site = page.site  # type: ignore[attr-defined]

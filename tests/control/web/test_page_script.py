@@ -21,6 +21,9 @@ const element = new Proxy(function () {}, {
 const timers = [], waiting = [], shown = [];
 let asked = 0, most = 0;
 globalThis.document = {hidden: false, getElementById: () => element, createElement: () => element};
+globalThis.location = {hash: HASH};
+const heard = {};
+globalThis.addEventListener = (event, hear) => { heard[event] = hear; };
 globalThis.setInterval = turn => timers.push(turn);
 globalThis.fetch = path => new Promise((resolve, reject) => {
   asked += path.includes("/windows");
@@ -53,13 +56,17 @@ vm.runInThisContext("showTarget = record; showTraffic = listTargets = () => 0;")
 pytestmark = pytest.mark.skipif(NODE is None, reason="no node")
 
 
-def shown(folder: Path, steps: str) -> dict[str, Any]:
-    """Run the page's script and some steps; return what it showed, and what it asked for."""
+def shown(folder: Path, steps: str, fragment: str = "") -> dict[str, Any]:
+    """Run the page's script and some steps; return what it showed, and what it asked for.
+
+    The address of the page ends with the fragment.
+    """
     html = files("tuner.control.web").joinpath("page.html").read_text(encoding="utf-8")
     found = re.search(r"<script>(.*?)</script>", html, re.DOTALL)
     assert found is not None
     program = folder / "page.js"
-    program.write_text(PAGE.replace("STEPS", steps).replace("SCRIPT", json.dumps(found[1])))
+    page = PAGE.replace("HASH", json.dumps(fragment)).replace("STEPS", steps)
+    program.write_text(page.replace("SCRIPT", json.dumps(found[1])))
     done = subprocess.run([str(NODE), str(program)], capture_output=True, text=True, timeout=240, check=False)
     assert done.stderr == ""
     said: dict[str, Any] = json.loads(done.stdout)
@@ -89,3 +96,17 @@ def test_after_a_failure_it_asks_again(tmp_path: Path) -> None:
     steps = f"{failures} await turn(); await answer(); await answer();"
 
     assert shown(tmp_path, steps) == {"shown": ["a"], "asked": 2, "most": 5}
+
+
+@pytest.mark.parametrize(
+    ("fragment", "first"), [("", "a"), ("#b", "b"), ("#%62", "b"), ("#gone", "a"), ("#%", "a")]
+)
+def test_the_address_names_the_target_that_is_shown(tmp_path: Path, fragment: str, first: str) -> None:
+    """Whoever reloads the page, goes back or keeps a bookmark sees that; where there is none, the first."""
+    other = "a" if first == "b" else "b"
+    steps = "await answer(); await answer();"
+    back = f"location.hash = '#{other}'; heard.hashchange(); await settle();"
+
+    found = shown(tmp_path, f"{steps} {back} {steps}", fragment)
+
+    assert found["shown"] == [first, other]
