@@ -238,6 +238,31 @@ def test_a_process_that_has_gone_raises_an_alert(name: str, metric: str) -> None
     assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) == {"job"}
 
 
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("ServetuneOneGone", "servetune_build_info"),
+        ("ServetuneDispatchOneGone", "servetune_dispatch_build_info"),
+    ],
+)
+def test_one_of_several_processes_of_a_job_that_has_gone_raises_an_alert(name: str, metric: str) -> None:
+    """While another goes on: else it is the job that has gone."""
+    was_ours, others = f"on (job, instance) last_over_time({metric}[1d])", f"on (job) {metric}"
+
+    assert alerts()[name]["expr"] == f"up == 0 and {was_ours} and {others}"
+
+
+def test_the_dashboard_tells_two_daemons_apart() -> None:
+    """Their targets may have the same names, and so may what they are scraped as."""
+    dashboard = json.loads((DEPLOY / "grafana" / "servetune.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [one["expr"] for one in dashboard["annotations"]["list"]]
+
+    assert "instance" in [one["name"] for one in dashboard["templating"]["list"]]
+    chosen = 'job=~"$job",instance=~"$instance"'
+    assert [one for one in asked if not all(chosen in labels for labels in re.findall(r"{(.*?)}", one))] == []
+
+
 def test_the_alert_on_failed_changes_goes_by_those_in_a_row() -> None:
     """As many as make the circuit breaker pause, unless the file says otherwise."""
     expression = alerts()["ServetuneChangesFail"]["expr"]
