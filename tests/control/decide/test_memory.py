@@ -62,6 +62,18 @@ def test_what_a_window_lets_stay_is_banned_as_at_first() -> None:
     assert memory.banned(0) == []
 
 
+def test_a_window_that_has_judged_a_change_ends_the_ban() -> None:
+    """The change had failed as far as anybody saw. A window that judges nothing says less: the ban stays."""
+    memory = memory_with(retry_after=2)
+    memory.ban(0, 7)
+
+    memory.stays(0, 7)
+    assert memory.banned(0) == [7]
+    memory.stays(0, 7, judged=True)
+    assert memory.bans() == []
+    memory.stays(1, 7, judged=True)  # under a load without any ban
+
+
 def test_a_ban_that_is_over_is_told_to_the_next_life_until_a_window_lets_the_configuration_stay() -> None:
     """There the next one lasts twice as long, too."""
     memory = memory_with(retry_after=2)

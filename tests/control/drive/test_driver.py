@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.builders import configuration, measurement
+from tests.builders import SPACE, configuration, measurement
 from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, Log, drive, raising, silent, unseen
 from tuner.control import Hold, Rollback, RunState
 from tuner.errors import Refused, StorageError, TimedOut, Unreachable
@@ -353,6 +353,24 @@ def test_a_change_that_comes_minutes_late_is_ours_and_on_probation() -> None:
         ("applied", 2.0),
         ("applied", 1.0),
     ]
+
+
+def test_a_change_that_comes_late_and_proves_good_is_chosen_again_like_any_other() -> None:
+    """What has failed is not tried again for a while, until a window lets it stay."""
+    server = FakeServer(FakeClock(), lambda c: 0.015 if c == configuration(2) else 0.02)
+    driver, _ = drive(server, configuration(2))
+    slow_to_load(server, 180.0)
+    driver.step()
+    banned = driver.loop.memory.banned(driver.loop.level)
+
+    while server.running == configuration():
+        driver.step()
+
+    assert banned == [SPACE.encode(configuration(2))]
+    assert driver.loop.memory.banned(driver.loop.level) == []
+    for _ in range(5):
+        driver.step()
+    assert driver.loop.last_good == driver.finish() == configuration(2)
 
 
 def test_what_appears_long_after_a_change_was_given_up_is_somebody_elses() -> None:

@@ -321,7 +321,7 @@ class ControlLoop:
         if not (failing or broken):
             memory.failed_requests = FailedRequests(m.failures, m.asked)
             memory.probation = None if change is not None else memory.probation
-            memory.stays(state.level, index)
+            memory.stays(state.level, index, judged=change is not None)
 
     def _locate(self, m: Measurement) -> None:
         """Find the load that a usable window belongs to, and its level."""

@@ -294,6 +294,15 @@ class Memory:
         if times:
             record.banned_in_a_row[configuration] = times
 
-    def stays(self, level: int, configuration: int) -> None:
-        """A usable window let a configuration stay: if it is banned again, that is the first time."""
+    def stays(self, level: int, configuration: int, *, judged: bool = False) -> None:
+        """A usable window let a configuration stay: if it is banned again, that is the first time.
+
+        Args:
+            level: The load level.
+            configuration: What runs.
+            judged: Whether the window has judged the change to it. Then no ban of before speaks against it
+                any more, such as that of a change that had failed as far as anybody saw, and came about late.
+        """
+        if judged:
+            self.at(level).bans.pop(configuration, None)
         self.at(level).banned_in_a_row.pop(configuration, None)
