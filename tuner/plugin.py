@@ -1,4 +1,4 @@
-"""What may be installed beside the package: adapters and agents of others, and its own extras.
+"""What may be installed beside the package: adapters, agents and policies of others, and its own extras.
 
 A package names in its ``pyproject.toml`` what it adds::
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from types import ModuleType
 
 from tuner.errors import InvalidInput
 
@@ -17,11 +18,13 @@ __all__ = [
     "AGENTS",
     "BACKENDS",
     "EXTRAS",
+    "POLICIES",
     "added",
     "check_installed",
     "install_text",
     "installed",
     "load",
+    "load_module",
     "missing_extra",
 ]
 
@@ -42,6 +45,8 @@ BACKENDS = "tuner.backends"
 """The group of adapters, by the scheme of their targets."""
 AGENTS = "tuner.agents"
 """The group of agents, by name."""
+POLICIES = "tuner.policies"
+"""The group of scheduling policies, by name."""
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
@@ -65,16 +70,39 @@ def load(entry: EntryPoint, setting: str) -> object:
     Raises:
         InvalidInput: It cannot be imported, or cannot be called.
     """
+    found = _imported(entry, setting)
+    if not callable(found):
+        raise _unusable(entry, setting, "which is no function or class")
+    return found
+
+
+def load_module(entry: EntryPoint, setting: str, function: str) -> ModuleType:
+    """Import the module that an entry point names.
+
+    Args:
+        entry: The entry point.
+        setting: What made the user need it, for the error.
+        function: What the module must have.
+
+    Raises:
+        InvalidInput: It cannot be imported, is no module, or lacks that function.
+    """
+    found = _imported(entry, setting)
+    if not isinstance(found, ModuleType):
+        raise _unusable(entry, setting, "which is no module")
+    if not callable(getattr(found, function, None)):
+        raise _unusable(entry, setting, f"which has no function `{function}`")
+    return found
+
+
+def _imported(entry: EntryPoint, setting: str) -> object:
     try:
-        found: object = entry.load()
+        return entry.load()
     except Exception as error:  # code of others: whatever it raises, it is not usable here
         if isinstance(error, ModuleNotFoundError) and (sentence := missing_extra(error)):
             raise InvalidInput(setting, f"'{entry.name}': {sentence}") from error
         reason = f"which cannot be imported ({type(error).__name__}: {error})"
         raise _unusable(entry, setting, reason) from error
-    if not callable(found):
-        raise _unusable(entry, setting, "which is no function or class")
-    return found
 
 
 def _unusable(entry: EntryPoint, setting: str, reason: str) -> InvalidInput:

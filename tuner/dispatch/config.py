@@ -17,13 +17,13 @@ from pydantic import model_validator as check_model
 
 from tuner.adapters.tfserving.target import TFServingTarget
 from tuner.adapters.triton.target import TritonTarget
-from tuner.cluster.scenario.options import make_options
+from tuner.cluster.scenario.options import check_policy, make_options
 from tuner.dispatch.backends.catalogue import form_of, parse_backend
 from tuner.dispatch.front.config import GrpcServer
 from tuner.dispatch.pool.rules import Rules
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, address_like, file_beside, mistake
-from tuner.scheduling.catalogue import POLICIES
+from tuner.scheduling.catalogue import policy_names
 from tuner.scheduling.cluster import Delays
 from tuner.scheduling.presets import PRESETS, written_out
 
@@ -140,7 +140,7 @@ class DispatchConfig(StrictPart):
 
     listen: ListenSection
     policy: str = "symphony"
-    """One of ``tuner.scheduling.catalogue.POLICIES``, or of ``tuner.scheduling.presets.PRESETS``."""
+    """One of ``tuner.scheduling.catalogue.policy_names()``, or of ``tuner.scheduling.presets.PRESETS``."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the policy; see its options class."""
     mode: Literal["proxy", "grants"] = "proxy"
@@ -163,11 +163,10 @@ class DispatchConfig(StrictPart):
     @check_field("policy")
     @classmethod
     def _policy_is_known(cls, name: str) -> str:
-        usable = [one for one in (*POLICIES, *PRESETS) if one not in OFFLINE]
+        usable = [one for one in (*policy_names(), *PRESETS) if one not in OFFLINE]
         if name in OFFLINE:
             raise ValueError(f"{name} knows its requests beforehand; use one of {', '.join(usable)}")
-        if name not in POLICIES:
-            raise ValueError(f"there is no {name!r}; use one of {', '.join(usable)}")
+        check_policy(name, usable)
         return name
 
     @check_field("options")

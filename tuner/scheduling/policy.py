@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 from numba.extending import overload
 
-__all__ = ["Functions", "arrive", "finish", "register", "wake"]
+__all__ = ["Functions", "arrive", "finish", "is_registered", "register", "wake"]
 
 
 class Functions(NamedTuple):
@@ -58,6 +58,11 @@ _FUNCTIONS: dict[type, Functions] = {}
 def register(state: type, functions: Functions) -> None:
     """Say which functions belong to a policy's state type."""
     _FUNCTIONS[state] = functions
+
+
+def is_registered(state: type) -> bool:
+    """Whether functions belong to a state type."""
+    return state in _FUNCTIONS
 
 
 def arrive(policy: Any, session: int, source: int, number: int, now: float) -> int:

@@ -11,13 +11,19 @@ from pydantic import field_validator as check_field
 
 from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
 from tuner.cluster.requests import CHUNK, RequestStream
-from tuner.cluster.scenario.options import make_options, option_names
+from tuner.cluster.scenario.options import check_policy, make_options, option_names
 from tuner.cluster.scenario.session import Arrival, Count, Rate, Session, check_rate_fits
 from tuner.cluster.simulation import Interval
 from tuner.files.schema import NotNegative, Positive, StrictPart, mistake
 from tuner.planning.queries import Query, QueryPlan, plan_query, plan_within
 from tuner.scheduling.batching.nexus_plan import make_placement
-from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, build_policy
+from tuner.scheduling.catalogue import (
+    BATCHING_POLICIES,
+    DISTRIBUTION_POLICIES,
+    build_policy,
+    distributes,
+    policy_names,
+)
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 
 __all__ = ["Deadlines", "PipelineScenario"]
@@ -63,9 +69,14 @@ class PipelineScenario(StrictPart):
     @check_field("policy")
     @classmethod
     def _policy_forms_batches(cls, name: str) -> str:
-        known = [one for one in POLICIES if one not in DISTRIBUTION_POLICIES]
+        known = [one for one in policy_names() if one not in DISTRIBUTION_POLICIES]
         if name not in known:
             raise ValueError(f"there is no {name!r} for queries; use one of {', '.join(known)}")
+        check_policy(name, known)
+        if distributes(name):
+            raise ValueError(
+                f"{name} makes no batches, as queries need; use one of {', '.join(BATCHING_POLICIES)}"
+            )
         return name
 
     @check_field("options")

@@ -12,7 +12,7 @@ from tuner.cluster.scenario.rental import Rented
 from tuner.cluster.scenario.session import Session
 from tuner.files.schema import mistake
 from tuner.planning.pools.catalogue import InstanceType
-from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES
+from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, distributes
 
 __all__ = [
     "instance_mistakes",
@@ -94,11 +94,11 @@ def profile_mistakes(
 
 def size_mistakes(policy: str, sessions: Sequence[Session]) -> list[InitErrorDetails]:
     """Return the sessions with sizes under a batching policy, or without under a distribution policy."""
-    wrong = []
+    wrong, by_size = [], distributes(policy)
     for index, session in enumerate(sessions):
-        if session.sizes is not None and policy not in DISTRIBUTION_POLICIES:
+        if session.sizes is not None and not by_size:
             wrong.append(mistake(sizes_problem(policy), index, "sizes"))
-        if session.sizes is None and session.model is not None and policy in DISTRIBUTION_POLICIES:
+        if session.sizes is None and session.model is not None and by_size:
             problem = f"has no sizes, by which {policy} distributes requests; write sizes: paper"
             wrong.append(mistake(problem, index))
     return wrong

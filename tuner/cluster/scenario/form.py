@@ -16,13 +16,13 @@ from pydantic import model_validator as check_model
 from tuner.cluster.scenario.checks import name_mistakes, profile_mistakes, rate_mistakes, size_mistakes
 from tuner.cluster.scenario.hardware import Accelerators, Hardware
 from tuner.cluster.scenario.network import Network
-from tuner.cluster.scenario.options import make_options
+from tuner.cluster.scenario.options import check_policy, make_options
 from tuner.cluster.scenario.popularity import zipf_exponent
 from tuner.cluster.scenario.rental import Rented
 from tuner.cluster.scenario.session import FASTEST, SLOWEST, Count, Session
 from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_beside, named_once
 from tuner.planning.pools.catalogue import InstanceType
-from tuner.scheduling.catalogue import POLICIES
+from tuner.scheduling.catalogue import policy_names
 from tuner.scheduling.presets import PRESETS, written_out
 
 __all__ = ["PAPER", "PLANNERS", "Form", "use_of"]
@@ -62,7 +62,7 @@ class Form(StrictPart):
     memory_mib: Positive | None = None
     """Of each accelerator, for the planner; None for no limit."""
     policy: str | None = None
-    """One of ``tuner.scheduling.catalogue.POLICIES`` or ``presets.PRESETS``; a plan needs none."""
+    """One of ``tuner.scheduling.catalogue.policy_names()`` or ``presets.PRESETS``; a plan needs none."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the policy; see its options class."""
     accelerators: (
@@ -136,8 +136,8 @@ class Form(StrictPart):
     @check_field("policy")
     @classmethod
     def _policy_is_known(cls, name: str | None) -> str | None:
-        if name is not None and name not in POLICIES:
-            raise ValueError(f"there is no {name!r}; use one of {', '.join((*POLICIES, *PRESETS))}")
+        if name is not None:
+            check_policy(name, (*policy_names(), *PRESETS))
         return name
 
     @check_field("accelerators", "sessions")

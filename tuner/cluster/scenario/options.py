@@ -1,17 +1,37 @@
-"""A policy's options as a scenario's file gives them."""
+"""A policy and its options as a file gives them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tuner.errors import InvalidInput
 from tuner.files.schema import mistake
 from tuner.scheduling.catalogue import options_of
 
-__all__ = ["make_options", "option_names"]
+__all__ = ["check_policy", "make_options", "option_names"]
+
+
+def check_policy(name: str, usable: Collection[str]) -> None:
+    """Check the policy that a file names.
+
+    Args:
+        name: As the file has it.
+        usable: Those that may stand there.
+
+    Raises:
+        ValueError: It is none of them, or that of another package, which cannot be used.
+    """
+    if name not in usable:
+        raise ValueError(f"there is no {name!r}; use one of {', '.join(usable)}")
+    try:
+        options_of(name)
+    except InvalidInput as error:
+        raise ValueError(str(error).removeprefix("policy: ")) from None
 
 
 def make_options(policy: str, options: dict[str, Any]) -> Any:

@@ -28,7 +28,7 @@ from tuner.files.schema import mistake
 from tuner.planning.pools.catalogue import CatalogueFile, InstanceType
 from tuner.planning.pools.paper import paper_catalogue
 from tuner.rounding import ROUNDING
-from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES, POLICIES, build_policy
+from tuner.scheduling.catalogue import build_policy, distributes, policy_names
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 from tuner.workload.sizes import SizeDistribution
 
@@ -104,7 +104,7 @@ class Scenario(Form):
         """Return what a simulation needs and the scenario lacks."""
         wrong = []
         if self.policy is None:
-            wrong.append(mistake(f"has no `policy`; write one of {', '.join(POLICIES)}"))
+            wrong.append(mistake(f"has no `policy`; write one of {', '.join(policy_names())}"))
         if self.accelerators is None and self.instances is None:
             wrong.append(mistake(NO_ACCELERATORS))
         if self.at_once and self.requests is None:
@@ -148,7 +148,7 @@ class Scenario(Form):
     @property
     def distributes(self) -> bool:
         """Whether the policy distributes requests by their size, and makes no batches."""
-        return self.policy in DISTRIBUTION_POLICIES
+        return self.policy is not None and distributes(self.policy)
 
     @property
     def at_once(self) -> bool:
@@ -346,7 +346,7 @@ class Scenario(Form):
                 whose rate is needed, cannot be read.
         """
         if self.policy is None:
-            raise InvalidInput("policy", "is missing", f"use one of {', '.join(POLICIES)}")
+            raise InvalidInput("policy", "is missing", f"use one of {', '.join(policy_names())}")
         known, options = option_names(self.policy), dict(self.options)
         if "frontends" in known:
             options["frontends"] = self.frontends

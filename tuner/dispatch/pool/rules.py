@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuner.scheduling.catalogue import DISTRIBUTION_POLICIES
+from tuner.scheduling.catalogue import distributes
 from tuner.scheduling.cluster import Delays
 
 __all__ = ["PoolSession", "Rules"]
@@ -27,7 +27,7 @@ class Rules:
     @property
     def distributes(self) -> bool:
         """Whether the policy sends each request alone, by its size."""
-        return self.policy in DISTRIBUTION_POLICIES
+        return distributes(self.policy)
 
     @property
     def chosen(self) -> Any:
