@@ -27,6 +27,7 @@ from tuner.files.storage import read_file, replace_file
 from tuner.knobs import Grids, KnobSpace, format_value
 
 __all__ = [
+    "MANIFEST",
     "Manifest",
     "StoredArrays",
     "check_grids",

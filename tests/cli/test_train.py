@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.command_line import Run
+from tuner import plugin
+from tuner.agents.idle import Idle
+from tuner.agents.rivals.random_search import RandomSearch
 
 CLUSTER = """
 policy: symphony
@@ -46,3 +50,53 @@ def test_options_that_mean_nothing_are_refused(run: Run, option: str, value: str
 
     assert ended.code == 2
     assert option.removeprefix("--") in ended.said
+
+
+@pytest.mark.parametrize("keeps", ["nothing", "no policy", "not implemented"])
+def test_an_agent_that_keeps_nothing_is_refused_before_it_is_trained(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: str
+) -> None:
+    """It was trained, nothing was stored, and the exit code was 0."""
+
+    class Forgetful(Idle):
+        def update(self, *_: object) -> None:
+            raise AssertionError("it was trained")
+
+        def save(self, folder: Path) -> None:
+            if keeps == "not implemented":
+                raise NotImplementedError
+            if keeps == "no policy":
+                (folder / "notes.txt").write_text("of no use")
+
+    entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: lambda space, **_: Forgetful(space))
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry] if group == plugin.AGENTS else [])
+
+    ended = run("train", "--agent", "mine", "--windows", "3", "--window", "0.5s", "--out", "policy")
+
+    assert ended.code == 2
+    assert (
+        "error: agent mine: its `save` writes no policy, so that nothing that it learns would be" in ended.err
+    )
+    assert "write_policy" in ended.err
+    assert not any((tmp_path / "policy").iterdir())
+
+
+def test_an_agent_that_cannot_save_what_it_has_learned_has_no_summary(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known only afterwards is said afterwards: no policy lies there."""
+
+    class Forgetful(RandomSearch):
+        name = "mine"
+
+        def save(self, folder: Path) -> None:
+            if not self.records:
+                super().save(folder)
+
+    entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: Forgetful)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry] if group == plugin.AGENTS else [])
+
+    ended = run("train", "--agent", "mine", "--windows", "3", "--window", "0.5s", "--out", "policy")
+
+    assert ended.code == 2
+    assert "error: agent mine: its `save` writes no policy" in ended.err

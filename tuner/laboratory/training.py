@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from tuner.agents.agent import Agent
+from tuner.agents.catalogue import AGENTS
+from tuner.agents.policy_file import MANIFEST
 from tuner.agents.training import Callbacks, Event, TrainingWindow
+from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
-from tuner.laboratory.agent_run import AgentRun, RunSpec, serving, stage_environment, train_agent
+from tuner.laboratory.agent_run import AgentRun, RunSpec, new_agent, serving, stage_environment, train_agent
 from tuner.laboratory.journal import TrainingJournal
 from tuner.laboratory.tensorboard import TensorBoard
 
@@ -52,12 +57,11 @@ def train(
         progress: Called after each window.
 
     Raises:
-        InvalidInput: The spec cannot be used, or another training lies in the folder (names what differs).
+        InvalidInput: The spec cannot be used, or another training lies in the folder (names what differs); or
+            the agent's ``save`` writes no policy.
         StorageError: A folder cannot be written, or the journal is damaged or of another version.
     """
-    env = stage_environment(spec)
-    space = serving(env).space
-    env.close()
+    space = _space(spec)
     journal = TrainingJournal(folder, spec, space.to_json())
     board = None
     try:
@@ -79,6 +83,35 @@ def train(
             board.close()
     if isinstance(agent, Transfers):
         agent.transfer()
-    agent.save(folder)
+    _save(agent, folder, spec.agent)
     repeated = sum(isinstance(event, TrainingWindow) for event in journal.past)
     return Trained(agent, run, space, repeated)
+
+
+def _space(spec: RunSpec) -> KnobSpace:
+    """Return the knobs of a training, after trying whether what its agent learns can be kept."""
+    env = stage_environment(spec)
+    try:
+        if spec.agent not in AGENTS:  # ours can be
+            agent = new_agent(spec, env)
+            with tempfile.TemporaryDirectory(prefix="servetune-") as name:
+                _save(agent, Path(name), spec.agent)
+            agent.close()
+        return serving(env).space
+    finally:
+        env.close()
+
+
+def _save(agent: Agent, folder: Path, name: str) -> None:
+    """Save an agent of that name.
+
+    Raises:
+        InvalidInput: Its ``save`` writes no policy: nobody could load what it has learned.
+        StorageError: The folder cannot be written.
+    """
+    with suppress(NotImplementedError):
+        agent.save(folder)
+    if not (folder / MANIFEST).exists():
+        problem = "its `save` writes no policy, so that nothing that it learns would be kept"
+        fix = "let it write with `tuner.agents.policy_file.write_policy`, also before it has learned anything"
+        raise InvalidInput(f"agent {name}", problem, fix)
