@@ -11,6 +11,7 @@ from tests.cluster.builders import StandIn, jitter, random_scenario
 from tuner.cluster.chrome import chrome_trace
 from tuner.cluster.draws import lognormal_factor
 from tuner.cluster.simulation import Simulation
+from tuner.errors import InvalidInput
 from tuner.scheduling.log import ARRIVE, FINISH, REFUSE, SEND, EventLog, replay
 
 
@@ -117,6 +118,26 @@ def test_replay_finds_missing_and_further_commands() -> None:
     assert (missing.place, missing.logged) == (index, None)
     assert further is not None
     assert (further.place, further.given) == (index + 1, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "message"),
+    [
+        (ARRIVE, "session", 9, "it has an event of session 9, but the policy's cluster none above "),
+        (ARRIVE, "session", -1, "it has an event of session "),
+        (FINISH, "accelerator", 9, "it has an event of accelerator 9, but the policy's cluster none above "),
+        (ARRIVE, "items", 9999, "it has an event of size 9999, but the policy's cluster none above "),
+    ],
+)
+def test_a_log_of_another_cluster_is_refused(kind: int, field: str, value: int, message: str) -> None:
+    """Compiled code would have written somewhere in memory."""
+    scenario = random_scenario(2)
+    log, _ = record(scenario)
+    place = np.flatnonzero(log.entries["kind"] == kind)[0]
+    log.entries[field][place] = value
+
+    with pytest.raises(InvalidInput, match=f"^log: {message}"):
+        replay(log, scenario.make_policy())
 
 
 @pytest.mark.compiled

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import grow
 from tuner.scheduling.policy import arrive, finish, wake
 from tuner.scheduling.vocabulary import DISPATCH, FULL, Cluster
@@ -165,8 +166,13 @@ def replay(
 
     Returns:
         None if the commands are identical, else the first difference.
+
+    Raises:
+        InvalidInput: The log has an event of a session, an accelerator or a size that the policy's cluster
+            has not. Compiled code would write it anywhere.
     """
     entries = log.entries
+    _check_cluster(entries, policy[0])
     index, made = 0, 0
     while index < entries.size:
         while made < len(changes) and changes[made][0] <= index:
@@ -187,6 +193,19 @@ def replay(
                 return Difference(index + place, old, new)
         index += len(logged)
     return None
+
+
+def _check_cluster(entries: np.ndarray, cluster: Cluster) -> None:
+    """Check that a cluster has whatever the events of a log are about."""
+    arrivals, ends = entries[entries["kind"] == ARRIVE], entries[entries["kind"] == FINISH]
+    for what, met, most in (
+        ("session", arrivals["session"], cluster.sessions.size - 1),
+        ("accelerator", ends["accelerator"], cluster.accelerators.size - 1),
+        ("size", arrivals["items"], cluster.latency.shape[2] - 1),
+    ):
+        if met.size and not 0 <= met.min() <= met.max() <= most:
+            problem = f"it has an event of {what} {met.max()}, but the policy's cluster none above {most}"
+            raise InvalidInput("log", problem, "give a policy of the cluster that was logged")
 
 
 def _send(policy: Any, event: Any) -> Any:
