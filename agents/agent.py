@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, SupportsIndex, runtime_checkable
 
 import numpy as np
 
@@ -104,8 +104,10 @@ def check_seed(seed: int) -> int:
     """Return a seed that generators take.
 
     Raises:
-        InvalidInput: It is negative.
+        InvalidInput: It is no whole number, or negative.
     """
+    if not isinstance(seed, SupportsIndex):
+        raise InvalidInput("seed", f"{seed!r} is no whole number", "use 0 or a positive one")
     if seed < 0:
         raise InvalidInput("seed", f"{seed} is negative", "use 0 or a positive number")
     return seed

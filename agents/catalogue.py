@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 
@@ -99,8 +99,13 @@ def make_agent(
         InvalidInput: There is no such agent or constant, or a value is unusable; or another package has given
             an agent a name of ours, or a name that the agent does not give itself.
     """
-    wanted = dict(parameters or {})
-    _check_own(wanted)
+    wanted = _own(parameters)
+    if not isinstance(space, KnobSpace):
+        raise InvalidInput("space", f"{space!r} is no `KnobSpace`", "write KnobSpace([Knob(...), ...])")
+    if start is not None and not isinstance(start, SupportsIndex):
+        raise InvalidInput(
+            "start", f"{start!r} is no number of a configuration", f"0 to {space.size - 1} are"
+        )
     if name in AGENTS:
         _check_unshared(name)
     if name in FORMS_OF_RRL:
@@ -164,13 +169,21 @@ def load_agent(
     return load(Path(folder), space, seed=seed)
 
 
-def _check_own(parameters: Mapping[str, Any]) -> None:
-    """Check that no parameter sets the load levels: the agent would take those it is told for other loads."""
-    for constant in parameters:
+def _own(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the parameters that a caller gave.
+
+    Raises:
+        InvalidInput: They are no mapping, or one sets the load levels: the agent would take those that it is
+            told for other loads.
+    """
+    if not isinstance(parameters, Mapping | None):
+        raise InvalidInput("parameters", f"{parameters!r} is no mapping", 'write such as {"noise": 0.2}')
+    for constant in parameters or {}:
         if constant.partition(".")[0] == "levels":
             raise InvalidInput(
                 f"parameter {constant}", "the load levels are not the agent's own", "leave it out"
             )
+    return dict(parameters or {})
 
 
 def _make_rrl(

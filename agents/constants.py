@@ -38,11 +38,14 @@ def changed(name: str, constants: C, changes: Mapping[str, Any]) -> C:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != type(constants).__name__) or name
         problem = problem_of(first).replace("self.", "")  # of f"{self.delta=}"
-        raise InvalidInput(
-            f"parameter {place}", problem, f"those of {name} are {', '.join(values)}"
-        ) from None
+        raise InvalidInput(f"parameter {place}", problem, f"those of {name} are {_listed(values)}") from None
     _check_finite(adapter.dump_python(new), "")
     return new
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    """Name the constants that users may set: not the load levels, which are not the agent's own."""
+    return ", ".join(name for name in values if name != "levels")
 
 
 def _check_finite(value: Any, place: str) -> None:
@@ -60,7 +63,7 @@ def _change(values: dict[str, Any], changes: Mapping[str, Any], where: str) -> N
         field, dot, inner = name.partition(".")
         value = {inner: given} if dot else given
         if field not in values or (dot and not isinstance(values[field], dict)):
-            raise InvalidInput(f"{where}{name}", "unknown", f"there are {', '.join(values)}")
+            raise InvalidInput(f"{where}{name}", "unknown", f"there are {_listed(values)}")
         if isinstance(value, Mapping) and isinstance(values[field], dict):
             _change(values[field], value, f"{where}{field}.")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,6 +155,13 @@ def test_values_outside_the_space_are_named(changes: dict[str, int], message: st
 def test_impossible_grids_are_refused(grid: tuple[float, ...]) -> None:
     """A grid increases, is finite and holds the default."""
     with pytest.raises(InvalidInput, match="knob threads"):
+        Knob(name="threads", grid=grid, default=1)
+
+
+@pytest.mark.parametrize("grid", [("a",), (1, None), "1,2", 5, None, ((1, 2),), np.array([1, 2])], ids=repr)
+def test_a_grid_that_is_no_tuple_of_numbers_is_refused(grid: Any) -> None:
+    """By the name of its knob; it ended in a TypeError."""
+    with pytest.raises(InvalidInput, match=r"knob threads: the grid .* is no tuple of numbers; write \(1, 2"):
         Knob(name="threads", grid=grid, default=1)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 
@@ -116,7 +117,7 @@ class Knob:
     """One tunable setting.
 
     Raises:
-        InvalidInput: The grid is empty, not strictly increasing, or lacks the default.
+        InvalidInput: The grid is no tuple of numbers, empty, not strictly increasing, or lacks the default.
     """
 
     name: str
@@ -142,6 +143,8 @@ class Knob:
 
     def __post_init__(self) -> None:
         setting = f"knob {self.name}"
+        if not (isinstance(self.grid, tuple | list) and all(isinstance(v, Real) for v in self.grid)):
+            raise InvalidInput(setting, f"the grid {self.grid!r} is no tuple of numbers", "write (1, 2, 4)")
         if not self.grid:
             raise InvalidInput(setting, "the grid is empty", f"write {self.name}=1,2,4")
         if not all(math.isfinite(value) for value in self.grid):

@@ -130,6 +130,34 @@ def test_bad_constants_are_named(name: str, parameters: dict[str, object], messa
         make_agent(name, SPACE, parameters=parameters)
 
 
+@pytest.mark.parametrize("name", ["rrl", "rrl_paper", "random"])
+def test_the_constants_there_are_do_not_list_the_load_levels(name: str) -> None:
+    """They are refused: they are not the agent's own."""
+    with pytest.raises(InvalidInput, match="parameter nope: unknown; there are ") as told:
+        make_agent(name, SPACE, parameters={"nope": 1})
+
+    assert "levels" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["rrl", "rrl_paper", "random"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seed": 1.5}, "seed: 1.5 is no whole number; use 0 or a positive one"),
+        ({"seed": "a"}, "seed: 'a' is no whole number"),
+        ({"seed": None}, "seed: None is no whole number"),
+        ({"start": "a"}, "start: 'a' is no number of a configuration; 0 to "),
+        ({"start": 1.5}, "start: 1.5 is no number of a configuration; 0 to "),
+        ({"parameters": [1]}, r"parameters: \[1\] is no mapping"),
+        ({"space": [1]}, r"space: \[1\] is no `KnobSpace`"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(name: str, arguments: dict[str, Any], message: str) -> None:
+    """They ended in a TypeError of numpy or Python, or were ignored."""
+    with pytest.raises(InvalidInput, match=message):
+        make_agent(name, **{"space": SPACE, **arguments})
+
+
 def test_oracle_needs_the_expected_costs() -> None:
     """Against a real server there is none."""
     with pytest.raises(InvalidInput, match="oracle: the expected costs are not known"):

@@ -244,6 +244,20 @@ def test_mistakes() -> None:
             Rules(**wrong)
 
 
+@pytest.mark.parametrize("budget", [-1.0, 0.0, float("nan"), float("inf"), "2.5", None])
+def test_a_budget_that_buys_nothing_is_refused_at_once(budget: Any) -> None:
+    """It was found out at the first decision, a thousand requests later, or ended in a TypeError."""
+    with pytest.raises(InvalidInput, match=r"budget: must be \$/h above 0, but got "):
+        Replanner(SESSION, paper_catalogue(), budget, CHOSEN)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "2"])
+def test_a_pool_has_whole_numbers_of_instances(count: Any) -> None:
+    """Likewise."""
+    with pytest.raises(InvalidInput, match=r"pool r5n\.large: must be a number of instances, but got "):
+        planner(pool={"r5n.large": count})
+
+
 @pytest.mark.parametrize(("now", "items"), [(float("nan"), 150), (float("inf"), 150), (1.0, 0), (1.0, 1001)])
 def test_a_request_that_cannot_be_is_not_noted(now: float, items: int) -> None:
     """Neither its time, which the load is computed from, nor its size."""

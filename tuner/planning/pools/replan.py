@@ -28,10 +28,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 import numpy as np
 
 from tuner.errors import InvalidInput
+from tuner.option import is_number
 from tuner.planning.pools.bound import bounds
 from tuner.planning.pools.catalogue import InstanceType, make_offers
 from tuner.planning.pools.demand import Demand
@@ -134,7 +136,8 @@ class Replanner:
         rules: When a switch is worth it.
 
     Raises:
-        InvalidInput: The session has no model, or the pool a type that is not offered.
+        InvalidInput: The session has no model, the budget is not positive, or the pool has a type that is not
+            offered, or a number of instances that cannot be.
     """
 
     def __init__(
@@ -149,6 +152,8 @@ class Replanner:
     ) -> None:
         if session.model is None:
             raise InvalidInput(f"session {session.name}", "has no `model`", "name one of the catalogue")
+        if not (is_number(budget) and 0 < budget < math.inf):
+            raise InvalidInput("budget", f"must be $/h above 0, but got {budget!r}")
         self._session = session
         self._model = session.model
         self._types = types
@@ -335,4 +340,6 @@ class Replanner:
         for name in pool:
             if name not in known:
                 raise InvalidInput(f"pool {name}", "is not in the catalogue", f"use {', '.join(known)}")
+            if not (isinstance(pool[name], SupportsIndex) and pool[name] >= 0):
+                raise InvalidInput(f"pool {name}", f"must be a number of instances, but got {pool[name]!r}")
         return {name: pool[name] for name in known if pool.get(name, 0)}
