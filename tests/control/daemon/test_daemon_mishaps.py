@@ -397,6 +397,8 @@ def test_a_policy_that_cannot_be_used_is_learned_anew(bed: Bed) -> None:
     assert len(told) == 1
     assert str(bed.folder / "s.db") in told[0]
     assert "servetune-" not in told[0]
+    assert told[0].endswith("; a new one begins, with the stored windows that have the present knobs")
+    assert "train" not in told[0]
     assert len(bed.rows("SELECT * FROM window")) == 4
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 
 from tests.builders import OBJECTIVE, SPACE
 from tests.control.daemon.daemon_bed import Bed, Running
+from tests.control.daemon.file_server import FileServer
 from tests.waiting import eventually
 from tuner.agents.agent import State
 from tuner.agents.rrl import RRL
@@ -20,6 +22,7 @@ from tuner.control.daemon.config import DaemonConfig
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput
 from tuner.files.yaml_file import load_yaml
+from tuner.knobs import KnobSpace
 from tuner.objective import Objective
 
 
@@ -102,6 +105,21 @@ OTHERS = {
     "{policy: learned, knobs: {instances: {least: 7}}}": "instances: the grid is empty but was 1,2",
     "{policy: learned, knobs: {speed: {least: 7}}}": "speed: not among what was learned: max_batch_size",
 }
+
+
+def test_a_target_with_another_grid_says_what_differs(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stored agent was learned with other values: which knob, both grids, and what happens now."""
+    batch, *others = SPACE.knobs
+    bed.write(("a", "recommend", ""))
+    bed.run(windows=3)
+    monkeypatch.setattr(FileServer, "space", KnobSpace([replace(batch, grid=(1, 4, 16)), *others]))
+
+    bed.run(windows=1)
+
+    assert [sentence for sentence in bed.said if "stored agent" in sentence] == [
+        "a: the stored agent cannot be used: knob max_batch_size: the grid is 1,4,16 but was 1,2,4,8,16 in "
+        "learning; a new one begins, with the stored windows that have the present knobs"
+    ]
 
 
 @pytest.mark.parametrize("settings", OTHERS)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tuner.agents.policy_file import check_grids, check_knobs, check_objective, read_manifest, read_policy
+from tuner.errors import InvalidInput, StorageError
 from tuner.knobs import KnobSpace
 from tuner.objective import Objective
 from tuner.profiler.load.in_flight import IN_FLIGHT
 
-__all__ = ["check_settings", "check_space"]
+__all__ = ["check_settings", "check_space", "why_not_used"]
 
 
 def check_settings(folder: Path, target: Mapping[str, Any]) -> None:
@@ -53,3 +54,14 @@ def check_space(folder: Path, space: KnobSpace) -> None:
     manifest = read_manifest(folder)
     knobs = [knob for knob in manifest.knobs if knob.name != IN_FLIGHT or IN_FLIGHT in space.names]
     check_knobs(folder, manifest.model_copy(update={"knobs": knobs}), space)
+
+
+def why_not_used(error: InvalidInput | StorageError) -> str:
+    """Say why the agent that a target has stored is not used any more, and what is done instead.
+
+    Args:
+        error: Why it cannot be loaded: it was learned with other knobs, or is damaged. What it advises is for
+            who has the policy in a folder, and left out.
+    """
+    problem, _, advice = str(error).rpartition("; ")
+    return f"{problem or advice}; a new one begins, with the stored windows that have the present knobs"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.control.daemon.config import TargetConfig
+from tuner.control.daemon.policy_check import why_not_used
 from tuner.control.store.policies import load_policy, policy_number, policy_origin, save_policy
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError
@@ -100,8 +101,8 @@ class StoredAgent:
                 load_policy(self._store, self._target, Path(name), self._objective.key)
                 try:
                     return self._load_from(Path(name), space, cores)
-                except (InvalidInput, StorageError) as error:  # it has other knobs, or is damaged
-                    problem = str(error).replace(name, str(self._store.path))
+                except (InvalidInput, StorageError) as error:
+                    problem = why_not_used(error).replace(name, str(self._store.path))
         except OSError as error:  # such as a full disk of temporary files
             problem = str(error)
         self._say(f"the stored agent cannot be used: {problem}")
