@@ -8,7 +8,7 @@ rivals that begin with nothing, when a load comes that the server's own configur
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -125,7 +125,10 @@ class Study(NamedTuple):
     foreign_limit=True,
 )
 class SimToReal(SequentialExperiment[Study]):
-    """Calibrates, predicts, trains and tunes on the embedded Triton."""
+    """Calibrates, predicts, trains and tunes on the embedded Triton.
+
+    Ctrl-C ends the tuning: the seeds that are complete are compared, which takes a minute more.
+    """
 
     lengths = Scaled(StudyLengths(), quick=QUICK)
 
@@ -218,29 +221,37 @@ class SimToReal(SequentialExperiment[Study]):
         """Let the trained policy and its rivals meet the load, each on a server of its own."""
         learned: dict[str, list[Learned]] = {name: [] for name in (TRAINED, *RIVALS)}
         for seed in range(self.options.seeds):
-            for name, runs in learned.items():
-                agent = (
-                    trained(model, space, self.lengths.training, seed)
-                    if name == TRAINED
-                    else _cold(name, space, seed)
-                )
-                with self.bench(LIGHT, seed) as attachment:
-                    windows = learn_live(
-                        attachment,
-                        agent,
-                        objective(attachment, slo=SLO_MS / 1e3),
-                        rate=RATE,
-                        windows=self.lengths.windows,
-                        seconds=self.lengths.window,
-                    )
-                agent.close()
-                runs.append(Learned(windows, windows[-1].best))
-                for number, window in enumerate(windows, 1):
-                    self.report(
-                        f"{name}  {number}/{self.lengths.windows}  {space.format(window.configuration)}  "
-                        f"p95 {1e3 * window.p95:.1f} ms  best {space.format(window.best)}"
-                    )
+            try:
+                runs = {name: self._learn(name, model, space, seed) for name in learned}
+            except KeyboardInterrupt:
+                self._stop_after(seed)
+                break
+            for name, one in runs.items():
+                learned[name].append(one)
         return learned
+
+    def _learn(self, name: str, model: ServerModel, space: KnobSpace, seed: int) -> Learned:
+        """Let an agent of that name meet the load."""
+        agent = (
+            trained(model, space, self.lengths.training, seed)
+            if name == TRAINED
+            else _cold(name, space, seed)
+        )
+        with closing(agent), self.bench(LIGHT, seed) as attachment:
+            windows = learn_live(
+                attachment,
+                agent,
+                objective(attachment, slo=SLO_MS / 1e3),
+                rate=RATE,
+                windows=self.lengths.windows,
+                seconds=self.lengths.window,
+            )
+        for number, window in enumerate(windows, 1):
+            self.report(
+                f"{name}  {number}/{self.lengths.windows}  {space.format(window.configuration)}  "
+                f"p95 {1e3 * window.p95:.1f} ms  best {space.format(window.best)}"
+            )
+        return Learned(windows, windows[-1].best)
 
     def _p95_over_best(self, swept: Points, learned: dict[str, list[Learned]]) -> dict[Configuration, float]:
         """Return the p95 of every configuration over that of the sweep's best.

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.builders import SPACE
 from tests.experiments.quick import quick
 from tuner.agents.agent import State
 from tuner.envs.simulator.server import ServerModel
@@ -18,8 +19,8 @@ from tuner.experiments.frame.options import Watcher
 from tuner.experiments.live.testbed import QUICK_GRIDS, measure_in_turns, objective
 from tuner.experiments.rrl.live_learning import LiveWindow, learn_live
 from tuner.experiments.rrl.prediction import PredictedPoint, error_rows, measure_points, predict
-from tuner.experiments.rrl.sim_to_real import RIVALS, TRAINED, SimToReal
-from tuner.knobs import Configuration
+from tuner.experiments.rrl.sim_to_real import RIVALS, TRAINED, Learned, SimToReal
+from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import STATISTICS
 from tuner.profiler.attachment import Attachment, attach
 from tuner.setting import Load
@@ -168,6 +169,27 @@ def test_the_whole_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.details["foreign cores"]["most"] == 0
     images = SimToReal.plot(result, tmp_path)
     assert [image.name for image in images] == ["sim-to-real.png", "sim-to-real-statistics.png"]
+
+
+@pytest.mark.parametrize("seeds", [0, 1])
+def test_the_seeds_before_ctrl_c_are_kept(monkeypatch: pytest.MonkeyPatch, seeds: int) -> None:
+    """Those of all agents; without any there is nothing to summarise."""
+    study = quick(SimToReal, seeds=3)
+
+    def learn(_: SimToReal, name: str, model: ServerModel, space: KnobSpace, seed: int) -> Learned:
+        if seed == seeds and name != TRAINED:
+            raise KeyboardInterrupt
+        return Learned([], setting(4))
+
+    monkeypatch.setattr(SimToReal, "_learn", learn)
+    if not seeds:
+        with pytest.raises(KeyboardInterrupt):
+            study._learn_all(REAL, SPACE)
+        return
+    learned = study._learn_all(REAL, SPACE)
+
+    assert {name: len(runs) for name, runs in learned.items()} == dict.fromkeys((TRAINED, *RIVALS), 1)
+    assert (study.stopped, study.options.seeds) == (True, 1)
 
 
 def test_windows_are_plain_values() -> None:
