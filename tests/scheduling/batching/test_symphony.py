@@ -25,6 +25,7 @@ from tuner.errors import InvalidInput
 from tuner.scheduling.batching import eager
 from tuner.scheduling.batching.candidate import target_batch
 from tuner.scheduling.batching.symphony import DropRule, Order, SymphonyOptions, build, reconfigure
+from tuner.scheduling.catalogue import set_beliefs
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.policy import arrive, finish, wake
 from tuner.scheduling.vocabulary import DROP
@@ -291,6 +292,40 @@ def test_a_batch_is_formed_for_the_accelerator_that_it_gets() -> None:
     assert [batch.accelerator for _, batch in trace.batches] == [0, 1]
 
 
+def test_a_driver_that_is_late_sends_nothing_late() -> None:
+    """Request 1, due at 26 ms, had to be sent by 20; the first batch ends at 21, before any other event."""
+    policy = build(one(*SMALL), SymphonyOptions(deferral=0))
+    arrive(policy, 0, 0, 0, 0.0)
+    arrive(policy, 0, 0, 1, 1 * MS)
+
+    finish(policy, 0, 21 * MS)
+
+    assert [(command.kind, command.numbers) for command in noted(policy.cluster)] == [(DROP, (1,))]
+
+
+@pytest.mark.parametrize(("slo", "early"), [(25.0, 20.0), (5.0, 0.0)])
+def test_what_cannot_be_in_time_is_refused_when_it_comes(slo: float, early: float) -> None:
+    """Though the accelerator is busy: alone it would take 6 ms, and is due in 5."""
+    policy = build(replace(one(1 * MS, 5 * MS, slo * MS), busy={0: 10 * MS}))
+    policy.cluster.board[0].early = early * MS
+
+    arrive(policy, 0, 0, 0, 1 * MS)
+
+    assert [(command.kind, command.numbers) for command in noted(policy.cluster)] == [(DROP, (0,))]
+
+
+def test_a_nearer_deadline_that_a_batch_would_miss_is_refused_when_it_comes() -> None:
+    """Six requests due at 25 ms wait; a seventh, due at 9, would with them be sent at 1 and end at 13."""
+    policy = build(replace(one(*SMALL), busy={0: 10 * MS}))
+    for number in range(6):
+        arrive(policy, 0, 0, number, 0.0)
+    policy.cluster.board[0].early = 17 * MS
+
+    arrive(policy, 0, 0, 6, 1 * MS)
+
+    assert [(command.kind, command.numbers) for command in noted(policy.cluster)] == [(DROP, (6,))]
+
+
 # -- dispatch order
 
 
@@ -340,6 +375,51 @@ def test_a_new_cap_holds_for_what_waits() -> None:
     wake(policy, 2 * MS)
 
     assert [command.numbers for command in noted(policy.cluster)] == [(0, 1)]
+
+
+def test_a_new_cap_holds_though_an_accelerator_is_free_first() -> None:
+    """Three requests wait for the accelerator when the cap is set to 2: its end sends no batch of three."""
+    policy = build(one(*SMALL), SymphonyOptions(deferral=0))
+    for number in range(4):
+        arrive(policy, 0, 0, number, number * MS)
+
+    reconfigure(policy, SymphonyOptions(deferral=0, cap=2))
+    finish(policy, 0, 6 * MS)
+    commands = [*noted(policy.cluster)]
+    wake(policy, 6 * MS)
+    commands += noted(policy.cluster)
+
+    assert [command.numbers for command in commands] == [(1, 2)]
+
+
+def test_a_faster_profile_holds_for_what_waits() -> None:
+    """Requests 1 to 12 are treated as if the profile, 4 b + 5 ms before, had always been b + 5 ms.
+
+    Before, the last eight could be one batch. Now all twelve can, and are a smaller one than the target: from
+    41 - l(12) = 24 ms on they are given up for it, one after the other, as the accelerator is busy until 30.
+    """
+    busy = replace(one(1 * MS, 5 * MS, 40 * MS), busy={0: 30 * MS})
+    slow, fast = (4 * np.arange(36) + 5.0) * MS, (np.arange(36) + 5.0) * MS
+    slow[0] = fast[0] = 0.0
+    specs = [
+        replace(busy, sessions=[SessionSpec(name="a", slo=40 * MS, latency=table[None])])
+        for table in (slow, fast)
+    ]
+    taught, always = (build(spec) for spec in specs)
+    for policy in (taught, always):
+        for number in range(1, 13):
+            arrive(policy, 0, 0, number, number * MS)
+
+    set_beliefs("symphony", taught, [fast[None]], Delays())
+
+    given = []
+    for policy in (taught, always):
+        given.append([])
+        while policy.cluster.board[0].wake_at < 30 * MS:
+            wake(policy, max(float(policy.cluster.board[0].wake_at), 12 * MS))
+            given[-1] += [(policy.cluster.board[0].now, command.numbers) for command in noted(policy.cluster)]
+    assert given[0] == given[1]
+    assert given[0]
 
 
 @pytest.mark.parametrize(
