@@ -314,6 +314,17 @@ def test_what_cannot_be_in_time_is_refused_when_it_comes(slo: float, early: floa
     assert [(command.kind, command.numbers) for command in noted(policy.cluster)] == [(DROP, (0,))]
 
 
+def test_what_was_sent_says_nothing_of_what_waits() -> None:
+    """Request 0, due at 25 ms, was sent; behind it request 1 comes, due at 6, which would end at 7 alone."""
+    policy = build(one(*SMALL, accelerators=2), SymphonyOptions(deferral=0))
+    arrive(policy, 0, 0, 0, 0.0)
+    policy.cluster.board[0].early = 20 * MS
+
+    arrive(policy, 0, 0, 1, 1 * MS)
+
+    assert [(command.kind, command.numbers) for command in noted(policy.cluster)] == [(DROP, (1,))]
+
+
 def test_a_nearer_deadline_that_a_batch_would_miss_is_refused_when_it_comes() -> None:
     """Six requests due at 25 ms wait; a seventh, due at 9, would with them be sent at 1 and end at 13."""
     policy = build(replace(one(*SMALL), busy={0: 10 * MS}))

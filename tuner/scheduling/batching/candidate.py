@@ -150,14 +150,12 @@ def form(policy: Symphony, session: int, kind: int, free: float) -> None:
     head = policy.cluster.queues[session].head
     candidates[session].kind = kind
     candidates[session].free = free
-    candidates[session].suffix = max(candidates[session].suffix, head)
     if policy.options[0].drop == WINDOW_DROP:
         keep = _plan_window_drop(policy, session)
     elif policy.options[0].drop == EARLY_DROP:
         keep = _plan_early_drop(policy, session)
     else:
         keep = _plan_lazy_drop(policy, session)
-    candidates[session].suffix = max(candidates[session].suffix, keep)
     if keep > head:
         drop(policy.cluster, session, keep - head)
 
@@ -168,7 +166,7 @@ def _plan_window_drop(policy: Symphony, session: int) -> int:
     cluster, candidates = policy.cluster, policy.candidates
     tail = cluster.queues[session].tail
     keep = cluster.queues[session].head
-    suffix = max(candidates[session].suffix, tail - cluster.sessions[session].largest)
+    suffix = max(candidates[session].suffix, keep, tail - cluster.sessions[session].largest)
     while suffix < tail:
         if fits(policy, session, tail - suffix, deadline(cluster, session, suffix)):
             break
