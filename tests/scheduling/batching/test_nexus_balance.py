@@ -15,13 +15,13 @@ LOST = (0.2, 0.1, 3.0, 0.0)
 WORST = 2
 
 
-def make_spec(slos: tuple[float, ...] = (60.0, 100.0, 40.0, 200.0)) -> ClusterSpec:
-    """Four sessions of one model on three accelerators."""
+def make_spec(slos: tuple[float, ...] = (60.0, 100.0, 40.0, 200.0), accelerators: int = 3) -> ClusterSpec:
+    """Four sessions of one model on some accelerators."""
     sessions = [
         Session(name=str(number), alpha_ms=1.0, beta_ms=5.0, slo_ms=slo, rate=rate)
         for number, (slo, rate) in enumerate(zip(slos, RATES, strict=True))
     ]
-    return Scenario(policy="nexus", accelerators=3, sessions=tuple(sessions)).cluster_spec()
+    return Scenario(policy="nexus", accelerators=accelerators, sessions=tuple(sessions)).cluster_spec()
 
 
 def rates_of(plan: Placement) -> list[float]:
@@ -48,6 +48,42 @@ def test_a_move_takes_work_from_where_most_is_lost() -> None:
         ]
         assert sorted(number != 0 for number in changed) == [False, True, True]
         assert min(range(3), key=changed.__getitem__) in hosts
+
+
+def test_moves_go_where_least_is_lost_the_worst_session_first() -> None:
+    """Of the five others, accelerators 4, 3 and 5 lose 0 and 0.1; half of session 2 is tried there first."""
+    rows = [[(0, 1, 9.0)], [(0, 1, 9.0)], [(3, 1, 9.0), (WORST, 1, 9.0)], [(1, 1, 9.0)], [(3, 1, 9.0)]]
+    plan = Placement.of([*rows, [(1, 1, 9.0)]])
+
+    found = list(moves(make_spec(accelerators=6), plan, LOST))
+
+    receivers = [
+        next(place for place in (0, 1, 3, 4, 5) if moved.backends[place] != plan.backends[place])
+        for moved in found
+    ]
+    assert receivers[:3] == [4, 3, 5]
+    assert set(receivers) == {3, 4, 5}
+    assert [[one.rate for one in moved.backends[2]] for moved in found[:3]] == [[9.0, 4.5]] * 3
+
+
+def test_an_accelerator_keeps_part_of_its_only_session() -> None:
+    """A half, a quarter and a tenth of it go to each of the two others, never all."""
+    plan = Placement.of([[(WORST, 1, 8.0)], [(0, 1, 8.0)], [(1, 1, 8.0)]])
+
+    found = list(moves(make_spec(), plan, LOST))
+
+    assert [moved.backends[0][0].rate for moved in found] == pytest.approx([4, 4, 6, 6, 7.2, 7.2])
+
+
+def test_balancing_serves_what_is_asked_for() -> None:
+    """On six accelerators, of which some share a session, all of its parts add up to its rate."""
+    spec = make_spec(accelerators=6)
+    plan = make_placement(spec, RATES)
+
+    balanced = balanced_placement(spec, RATES, plan)
+
+    assert sum(len(row) for row in plan.backends) > 4
+    assert rates_of(balanced) == pytest.approx(RATES)
 
 
 def test_without_rates_there_is_nothing_to_balance() -> None:

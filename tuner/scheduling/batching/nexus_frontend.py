@@ -2,8 +2,9 @@
 
 A frontend goes through the backends that host a session in a circle. At each visit the backend earns its
 quantum, its planned rate over the highest of the session's backends; when it has earned a whole request it
-gets the next one. With equal rates that is plain round robin. No frontend knows what the others do, which
-is what makes load uneven when there are several (Symphony, section 3, Table 2).
+gets the next one, and only one, for a quantum is at most one. With equal rates that is plain round robin. No
+frontend knows what the others do, which is what makes load uneven when there are several (Symphony, section
+3, Table 2).
 
 A frontend begins its circle at a place of its own, spread over the backends. The next receiver is chosen
 ahead, so that a request that finds no room leaves everything as it was.
@@ -75,8 +76,7 @@ def move_on(frontends: Frontends, source: int, session: int) -> None:
     frontend = source % frontends.chosen.shape[0]
     entry = frontends.chosen[frontend, session]
     frontends.deficit[frontend, entry] -= 1.0
-    if frontends.deficit[frontend, entry] < 1.0 - ROUNDING:  # quanta such as 0.1 are not exact
-        _visit(frontends, frontend, session)
+    _visit(frontends, frontend, session)
 
 
 @njit_flat
@@ -87,6 +87,6 @@ def _visit(frontends: Frontends, frontend: int, session: int) -> None:
     while True:
         entry = entry + 1 if entry + 1 < first + count else first
         frontends.deficit[frontend, entry] += frontends.quantum[entry]
-        if frontends.deficit[frontend, entry] >= 1.0 - ROUNDING:
+        if frontends.deficit[frontend, entry] >= 1.0 - ROUNDING:  # quanta such as 0.1 are not exact
             frontends.chosen[frontend, session] = entry
             return
