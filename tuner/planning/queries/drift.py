@@ -77,10 +77,10 @@ class QueryWatch:
         if asked := requests.get(self._query.order[0], 0):  # of an epoch without any, nothing was seen
             self._rate = asked / seconds
         for pair in pairs:
-            if not (requests.get(pair[0]) or calls.get(pair)):
-                continue  # what is known of it is not forgotten in a lull
-            self._callers[pair] = FADING * self._callers.get(pair, 0.0) + requests.get(pair[0], 0)
-            self._calls[pair] = FADING * self._calls.get(pair, 0.0) + calls.get(pair, 0)
+            came = requests.get(pair[0], 0)
+            kept = FADING if came else 1.0  # what is known of it is not forgotten in a lull
+            self._callers[pair] = kept * self._callers.get(pair, 0.0) + came
+            self._calls[pair] = kept * self._calls.get(pair, 0.0) + calls.get(pair, 0)
 
     @property
     def query(self) -> Query:
