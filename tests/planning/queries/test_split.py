@@ -98,6 +98,54 @@ def test_times_that_add_up_to_the_slo_fit() -> None:
     assert plan.accelerators == pytest.approx(17.5667, abs=1e-4)
 
 
+def chain(slo_ms: float, *profiles_ms: dict[int, float], **fields: Any) -> Query:
+    """Return a query of stages that call one another in turn."""
+    names = "abcdefgh"[: len(profiles_ms)]
+    stages = [
+        {"name": name, "profile_ms": profile, "next": [{"stage": after}] if after else []}
+        for name, after, profile in zip(names, [*names[1:], ""], profiles_ms, strict=True)
+    ]
+    return Query.model_validate({"slo_ms": slo_ms, "rate": 100, **fields, "stages": stages})
+
+
+@pytest.mark.parametrize("slo", [3, 10, 40])
+def test_the_steps_of_a_short_slo_are_fractions_of_a_millisecond(slo: int) -> None:
+    """At least a thousand fit into it; times that are multiples of them are exact."""
+    step = 1 / -(-1000 // slo)  # ms
+    generator = np.random.default_rng(slo)
+    for _ in range(10):
+        stages = [
+            {
+                "name": name,
+                "alpha_ms": generator.integers(1, 120).item() * step,
+                "beta_ms": round(slo / 6 / step) * step,
+                "max_batch": 4,
+                "next": [{"stage": other, "gamma": generator.uniform(0.1, 4)} for other in called],
+            }
+            for name, called in TREE.items()
+        ]
+        query = Query.model_validate({"slo_ms": slo, "rate": 100, "stages": stages})
+        choices = choices_of(query)
+
+        found = sum(accelerators(query, choices, best_split(query, choices)).values())
+
+        assert found == pytest.approx(exhaustive_split(query, choices), rel=1e-9)
+
+
+def test_rounding_refuses_no_split() -> None:
+    """0.1 s and 0.2 s are 0.30000000000000004 s in floating point; and on the grid 50.05 ms take 50.1 ms."""
+    for query in (chain(300, {1: 100}, {1: 200}), chain(100, {1: 50.05, 2: 60}, {1: 49.95, 2: 60})):
+        assert [stage.batch for stage in plan_query(query).stages] == [1, 1]
+
+
+def test_what_rounding_to_the_grid_leaves_makes_batches_larger() -> None:
+    """In steps of 30 ms only one of two stages may take 31 ms within 100 ms; there is time for both."""
+    profile = {1: 20.0, 2: 31.0}
+    query = chain(100, profile, profile, resolution_ms=30)
+
+    assert best_split(query, choices_of(query)) == {"a": 2, "b": 2}
+
+
 def test_an_slo_of_minutes_is_split_in_whole_milliseconds() -> None:
     """The grid has a limit, which only a step of one's own exceeds."""
     query = make_query(TREE, np.random.default_rng(2), slo_ms=90_000)
