@@ -26,6 +26,19 @@ def plan(
     return plan_epoch(lambda _: loads, backends, previous=previous, memory=2000.0)
 
 
+def hosting(**backends: dict[str, float]) -> ClusterPlan:
+    """Return the plan of an epoch in which these backends served these sessions at these rates."""
+    planned = (
+        PlannedBackend(
+            name=backend,
+            cycle=0.05,
+            sessions=tuple(PlannedSession(name=name, batch=8, rate=rate) for name, rate in rates.items()),
+        )
+        for backend, rates in backends.items()
+    )
+    return ClusterPlan(backends=tuple(planned), load=1.0)
+
+
 def at(loads: list[SessionLoad], factors: np.ndarray | float) -> list[SessionLoad]:
     factor = np.broadcast_to(factors, len(loads))
     return [replace(load, rate=load.rate * float(f)) for load, f in zip(loads, factor, strict=True)]
@@ -113,6 +126,76 @@ def test_a_backend_that_is_no_longer_filled_is_released_if_the_others_hold_the_r
     assert (len(made.backends), made.loaded) == (2, 0)
 
 
+def test_what_a_session_lost_is_no_backend_of_its_own_where_the_others_hold_the_rest() -> None:
+    """As before, but another session needs what became free: the load did not fall, so none is released."""
+    first = plan([line("y", 900.0), line("w", 130.0)])
+
+    made = plan([line("y", 480.0), line("w", 130.0), line("new", 400.0)], previous=first)
+
+    assert sorted(made.hosted["y"].values()) == pytest.approx([80, 400])
+    assert (len(made.backends), made.loaded) == (3, 1)
+
+
+def test_a_session_that_grew_stays_as_far_as_its_backends_serve_it() -> None:
+    """One of them up to the 400 requests/s that it can; the rest of 600 goes where the session is already."""
+    previous = hosting(one={"a": 300.0}, two={"a": 100.0, "c": 60.0})
+    backends = [Backend(name=name) for name in ("empty", "one", "two")]
+
+    made = plan([line("a", 600.0), line("c", 60.0)], backends, previous)
+
+    assert made.hosted["a"] == pytest.approx({"one": 400.0, "two": 200.0})
+    assert made.loaded == 0
+
+
+def test_a_backend_is_filled_whatever_digits_a_stored_plan_lost() -> None:
+    """Of the 395.01039501039503 requests/s a plan in a file has nine digits behind the point."""
+    peak = line("y", 1.0, beta=0.0101).peak
+    stored = plan_from_json(plan([line("y", 2 * peak, beta=0.0101), line("w", 130.0)]).to_json())
+    assert max(stored.hosted["y"].values()) < peak
+
+    made = plan([line("y", 1.9 * peak, beta=0.0101), line("w", 130.0)], previous=stored)
+
+    assert (made.loaded, len(made.backends)) == (0, 3)
+
+
+@pytest.mark.parametrize(("factor", "backends"), [(0.98, 2), (0.96, 1)])
+def test_backends_are_released_where_the_load_fell_clearly(factor: float, backends: int) -> None:
+    """By more than 3 %, as in the authors' code; one would do in either case."""
+    previous = hosting(one={"a": 100.0}, two={"b": 100.0})
+
+    made = plan([line("a", 100.0 * factor), line("b", 100.0 * factor)], previous=previous)
+
+    assert len(made.backends) == backends
+
+
+def test_what_a_released_backend_served_goes_where_its_model_is() -> None:
+    """Though another backend is fuller, which is otherwise preferred."""
+    previous = hosting(one={"a": 150.0}, two={"c": 330.0}, three={"a": 30.0})
+
+    made = plan([line("a", 120.0), line("c", 250.0)], previous=previous)
+
+    assert made.hosted == {"a": {"one": pytest.approx(120.0)}, "c": {"two": 250.0}}
+
+
+def test_of_what_is_new_the_largest_is_placed_first() -> None:
+    """The small ones fill what is left then; the other way round, a third backend would be needed."""
+    previous = hosting(one={"a": 170.0}, two={"b": 50.0})
+    rates = {"a": 170.0, "b": 50.0, "c": 90.0, "d": 170.0, "e": 30.0, "f": 50.0}
+
+    made = plan([line(name, rate) for name, rate in rates.items()], previous=previous)
+
+    assert (len(made.backends), made.loaded) == (2, 4)
+
+
+def test_what_is_new_goes_only_where_its_model_fits() -> None:
+    """There would be time beside the first, but no memory."""
+    previous = hosting(one={"a": 10.0})
+
+    made = plan([line("a", 10.0, memory=1500.0), line("b", 10.0, memory=1000.0)], previous=previous)
+
+    assert [[one.name for one in backend.sessions] for backend in made.backends] == [["a"], ["b"]]
+
+
 def test_empty_backends_are_released() -> None:
     """When the load falls, two half-empty backends become one."""
     loads = [line("a", 200.0), line("b", 200.0)]
@@ -133,16 +216,7 @@ def test_backends_are_not_released_for_the_load_of_others() -> None:
         Backend(name="large", memory=1000.0),
     ]
     loads = [line("y", 100.0, memory=50.0), line("z", 100.0, memory=50.0), line("x", 100.0, memory=900.0)]
-    hosts = [("small1", "y"), ("small2", "z"), ("large", "x")]
-    previous = ClusterPlan(
-        backends=tuple(
-            PlannedBackend(
-                name=backend, cycle=0.05, sessions=(PlannedSession(name=name, batch=5, rate=100.0),)
-            )
-            for backend, name in hosts
-        ),
-        load=0.75,
-    )
+    previous = hosting(small1={"y": 100.0}, small2={"z": 100.0}, large={"x": 100.0})
 
     made = plan(loads, backends, previous)
 
@@ -152,24 +226,64 @@ def test_backends_are_not_released_for_the_load_of_others() -> None:
 
 def test_backends_are_released_for_what_has_no_place() -> None:
     """One of the two that are nearly empty; all packed afresh would move more models."""
-    names = ["one", "two", "three", "four"]
-    hosted = [{"p": 150.0, "s": 40.0}, {"q": 120.0, "r": 60.0}, {"t": 30.0}, {"u": 20.0}]
-    previous = ClusterPlan(
-        backends=tuple(
-            PlannedBackend(
-                name=backend,
-                cycle=0.05,
-                sessions=tuple(PlannedSession(name=name, batch=8, rate=rate) for name, rate in row.items()),
-            )
-            for backend, row in zip(names, hosted, strict=True)
-        ),
-        load=1.05,
-    )
-    loads = [line(name, rate) for row in hosted for name, rate in row.items()]
+    hosted = {
+        "one": {"p": 150.0, "s": 40.0},
+        "two": {"q": 120.0, "r": 60.0},
+        "three": {"t": 30.0},
+        "four": {"u": 20.0},
+    }
+    loads = [line(name, rate) for row in hosted.values() for name, rate in row.items()]
 
-    made = plan([*loads, line("new", 400.0)], [Backend(name=name) for name in names], previous)
+    made = plan([*loads, line("new", 400.0)], [Backend(name=name) for name in hosted], hosting(**hosted))
 
     assert (made.unserved, made.loaded) == ((), 2)
+
+
+@pytest.mark.parametrize("names", [("one", "two"), ("two", "one")])
+def test_all_is_packed_afresh_where_else_something_had_no_place(names: tuple[str, str]) -> None:
+    """Neither backend has room for what is new, and none can be released; still, most models stay."""
+    hosted = dict(zip(names, [{"a": 150.0, "b": 60.0}, {"c": 200.0, "d": 20.0}], strict=True))
+    loads = [line(name, rate) for row in hosted.values() for name, rate in row.items()]
+
+    made = plan([*loads, line("new", 120.0)], [Backend(name="one"), Backend(name="two")], hosting(**hosted))
+
+    assert made.unserved == ()
+    hosts = {backend.name: {one.name for one in backend.sessions} for backend in made.backends}
+    assert hosts == {names[0]: {"a", "b", "d"}, names[1]: {"c", "new"}}
+    assert made.loaded == 2
+
+
+def test_what_has_no_place_displaces_nobody() -> None:
+    """Packed afresh, the first of three sessions that fill a backend would take that of the last."""
+    previous = hosting(one={"a": 400.0}, two={"b": 400.0})
+    loads = [line(name, 400.0) for name in ("new", "a", "b")]
+
+    made = plan(loads, [Backend(name="one"), Backend(name="two")], previous)
+
+    assert made.hosted == previous.hosted
+    assert [(one.name, one.rate) for one in made.unserved] == [("new", 400.0)]
+
+
+def test_a_backend_may_spill_before_it_loses_sessions() -> None:
+    """The rates of today fill 106 % of its duty cycle; where they have a margin, no model moves for that."""
+    loads = [line("a", 240.0), line("b", 120.0)]
+    previous = hosting(one={"a": 200.0, "b": 100.0})
+
+    strict, lenient = (
+        plan_epoch(lambda _: loads, None, previous=previous, spill=spill) for spill in (1.0, 1.1)
+    )
+
+    assert (strict.loaded, lenient.loaded) == (1, 0)
+    assert lenient.backends[0].occupancy > 1.0
+
+
+def test_too_few_backends_serve_the_fullest_nodes() -> None:
+    """Whichever session comes first."""
+    loads = [line("rare", 40.0, memory=1500.0), line("often", 300.0, memory=1500.0)]
+
+    made = plan(loads, [Backend(name="one", memory=2000.0)])
+
+    assert served(made) == {"often": 300.0}
 
 
 def test_what_has_no_place_is_named() -> None:
@@ -214,6 +328,45 @@ def test_kinds_have_profiles_of_their_own() -> None:
 
     assert made.hosted["b"] == {"f": 10.0}
     assert len(made.hosted["a"]) >= 2
+
+
+def test_the_fastest_kind_is_filled_first() -> None:
+    """Of equal memories; in whatever order the backends are given."""
+    backends = [Backend(name="s", kind="slow"), Backend(name="f", kind="fast")]
+    for given in (backends, backends[::-1]):
+        made = plan_epoch(lambda kind: [line("a", 10.0, beta=0.01 if kind == "fast" else 0.03)], given)
+
+        assert made.hosted == {"a": {"f": 10.0}}
+
+
+def test_what_has_one_place_only_gets_it() -> None:
+    """A rare session that only the fast backend executes, before one that fills it and could go elsewhere."""
+
+    def loads_of(kind: str) -> list[SessionLoad | None]:
+        anywhere = line("often", 150.0, memory=1500.0, beta=0.01 if kind == "fast" else 0.03)
+        return [anywhere, line("rare", 10.0, memory=1500.0) if kind == "fast" else None]
+
+    backends = [Backend(name=kind, kind=kind, memory=2000.0) for kind in ("fast", "slow")]
+    made = plan_epoch(loads_of, backends)
+
+    assert made.hosted == {"rare": {"fast": 10.0}, "often": {"slow": 150.0}}
+
+
+def test_the_reason_names_the_kind_that_misses_it_least() -> None:
+    """What is too slow and what is too large, each on two kinds; without backends given, too."""
+
+    def loads_of(kind: str) -> list[SessionLoad | None]:
+        latency = np.array([0.0, 0.06 if kind == "one" else 0.08])
+        slow = SessionLoad(name="slow", latency=latency, budget=0.1, rate=1.0)
+        return [slow, line("large", 5.0, memory=(300 if kind == "one" else 200) * MIB)]
+
+    backends = [Backend(name=kind, kind=kind, memory=mib * MIB) for kind, mib in (("one", 100), ("two", 150))]
+    why = {one.name: one.why for one in plan_epoch(loads_of, backends).unserved}
+    (alone,) = plan_epoch(lambda _: loads_of("one")[:1], None).unserved
+
+    assert "at least 120 ms, but has 100 ms" in why["slow"]
+    assert alone.why == why["slow"]
+    assert why["large"] == "its model needs 200 MiB, and the largest backend has 150"
 
 
 def test_the_memory_of_backends_that_cannot_execute_a_model_is_no_reason() -> None:

@@ -20,6 +20,17 @@ def test_a_batch_takes_the_prefix_once_and_every_suffix() -> None:
     np.testing.assert_allclose(found.latency[1:], [0.032, 0.011 + 0.036, 0.012 + 0.038, 0.013 + 0.038])
 
 
+def test_shares_of_a_batch_are_rounded_up_and_no_further() -> None:
+    """25 * 0.28 is above 7 in floating point, but 7 requests of the first are enough. A rare one has one."""
+    prefix = np.zeros(26)
+
+    often = prefix_load("body", prefix, [line("a", 7.0), line("b", 18.0)])
+    rare = prefix_load("body", prefix, [line("a", 30.0), line("b", 1e-9)])
+
+    assert often.latency[25] == (0.002 * 7 + 0.01) + (0.002 * 18 + 0.01)
+    assert rare.latency[2] == (0.002 * 2 + 0.01) + (0.002 * 1 + 0.01)
+
+
 def test_batches_end_where_a_suffix_is_no_longer_known_or_the_time_is_over() -> None:
     """What is longer than the budget is not kept, but for a batch of one."""
     assert len(prefix_load("body", PREFIX, [line("a", 1.0, slo=0.025)]).latency) == 1 + 2

@@ -72,6 +72,29 @@ def test_a_batch_that_is_too_slow_is_not_planned() -> None:
     assert node.occupancy == pytest.approx(0.97)
 
 
+def test_of_batches_with_one_throughput_the_largest_is_taken() -> None:
+    """Up to half of the budget; as a session says itself."""
+    load = SessionLoad(name="a", latency=0.01 * np.arange(11), budget=0.1, rate=200.0)
+
+    assert [(node.batches, node.cycle) for node in pack([load])] == [((5,), 0.05)] * 2
+    assert load.batch == 5
+
+
+def test_rounding_costs_no_accelerator() -> None:
+    """0.1 s and 0.2 s fill a cycle of 0.3 s, and half of 0.6 s; 16 ms and a wait of 20 ms are 36 ms."""
+    first = SessionLoad(name="a", latency=np.array([0.0, 0.1]), budget=0.4, rate=10 / 3)
+    second = SessionLoad(name="b", latency=np.array([0.0, 0.2]), budget=0.5, rate=10 / 3)
+    assert 0.1 + 0.2 > 0.3
+    assert [len(node.loads) for node in pack([first, second])] == [2]
+
+    whole = SessionLoad(name="c", latency=np.array([0.0, 0.2, 0.1 + 0.2]), budget=0.6, rate=40 / 3)
+    assert [node.batches for node in pack([whole])] == [(2,), (2,)]
+
+    residue = SessionLoad(name="d", latency=np.array([0.0, 0.012, 0.016]), budget=0.036, rate=100.0)
+    assert 2 + 100 * 0.016 > 100 * 0.036
+    assert [node.batches for node in pack([residue])] == [(2,)]
+
+
 def test_memory_keeps_models_apart() -> None:
     """Two models that fit into one cycle, but not into one memory, need two accelerators."""
     loads = [line("a", 10.0, memory=600.0), line("b", 10.0, memory=600.0)]
