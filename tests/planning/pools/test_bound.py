@@ -135,6 +135,15 @@ def test_a_type_that_meets_the_slo_at_no_size_counts_for_nothing() -> None:
     assert found[2] == found[3]
 
 
+def test_sizes_that_never_come_make_no_type_of_use() -> None:
+    """It meets the SLO up to two items, but requests have four: its cut-off is 0."""
+    latency = np.array([[0, 1, 1, 1, 1], [0, 1, 1, 5, 5]], dtype=float)
+    terms = make_terms(latency, slo=2, probability=np.array([0, 0, 0, 0, 1.0]))
+
+    assert terms.cutoff.tolist() == [4, 0]
+    assert bounds(np.array([[2, 0], [2, 9]]), terms).tolist() == [2.0, 2.0]
+
+
 def test_a_pool_without_a_base_instance_serves_nothing() -> None:
     """Its largest requests would be late."""
     latency = np.array([[0, 1, 1], [0, 1, 5]], dtype=float)

@@ -32,6 +32,27 @@ def test_otherwise_the_one_nearest_to_the_others_is_taken() -> None:
     assert choice.pool == 1
 
 
+@pytest.mark.parametrize("third", [[1, 2], [3, 2]])
+def test_the_third_highest_must_agree_too(third: list[int]) -> None:
+    """ "If the top-3 upper bounds have the same base instances" (section 5.2): two are not enough."""
+    pools = np.array([[2, 1], [2, 3], third, [2, 3]])
+
+    choice = choose(pools, np.arange(4), BASE)
+
+    assert not choice.agreed
+    assert choice.pool == 1
+
+
+def test_of_several_base_types_the_same_number_of_each_is_needed_to_agree() -> None:
+    """Two instances are two, but not of the same type."""
+    pools = np.array([[2, 0, 5], [0, 2, 5], [1, 1, 5]])
+
+    choice = choose(pools, np.arange(3), np.array([True, True, False]))
+
+    assert not choice.agreed
+    assert choice.pool == 2
+
+
 def test_base_instances_alone_need_no_hedging() -> None:
     """The highest bound is taken if its pool has no auxiliary instances, whatever the others have."""
     pools = np.array([[3, 0], [1, 4], [1, 5], [2, 4]])
@@ -50,6 +71,7 @@ def test_only_the_ten_highest_are_candidates() -> None:
     with_far = choose(np.array(near + far), order, BASE)
     without = choose(np.array(near), order[:10], BASE)
 
+    assert without.distance.size == 10
     assert with_far.pool == without.pool
     assert with_far.distance.tolist() == without.distance.tolist()
 
@@ -72,6 +94,13 @@ def test_the_homogeneous_pool_is_scaled_to_the_whole_budget() -> None:
 
     assert (found.kind, found.instances, found.rate) == (0, 4, 40.0)
     assert found.scaled_rate == pytest.approx(40 * 2.5 / 2.104)
+
+
+def test_the_homogeneous_pool_is_no_larger_than_what_is_offered() -> None:
+    """Three instances for 0.3 $/h at 0.1 $/h each, whatever rounding does; two if no more can be rented."""
+    one = np.array([0.1]), np.array([10.0]), 0.1 * 3 - 1e-16
+
+    assert [best_homogeneous(one[0], np.array([most]), one[1], one[2]).instances for most in (9, 2)] == [3, 2]
 
 
 def test_of_several_base_types_the_one_with_most_throughput_for_the_money_is_taken() -> None:

@@ -122,7 +122,11 @@ def test_a_model_that_no_type_serves_in_time_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("budget", "says"),
-    [(0.05, "buys no instance; the cheapest costs 0.1"), (0.5, "buys no instance that meets slo_ms")],
+    [
+        (0.05, "buys no instance; the cheapest costs 0.1"),
+        (0.1, "buys no instance that meets slo_ms"),
+        (0.5, "buys no instance that meets slo_ms"),
+    ],
 )
 def test_a_budget_that_buys_nothing_is_refused(budget: float, says: str) -> None:
     """It says what is needed at least."""
@@ -135,6 +139,24 @@ def test_a_budget_that_buys_nothing_is_refused(budget: float, says: str) -> None
 def test_a_budget_of_exactly_one_instance_buys_it() -> None:
     """Rounding does not matter."""
     assert plan_scenario(scenario(GPU, CPU, budget=1.0)).chosen.counts == {"gpu": 1, "cpu": 0}
+    assert plan_scenario(scenario({**GPU, "price": 0.1 + 0.2}, budget=0.3)).chosen.counts == {"gpu": 1}
+
+
+def test_of_several_base_types_a_budget_must_buy_the_cheapest() -> None:
+    """Whichever comes first."""
+    for types in ((GPU, CPU), (CPU, GPU)):
+        with pytest.raises(InvalidInput, match=r"at least one cpu, which costs 0\.1 \$/h"):
+            plan_scenario(scenario(*types, slo_ms=200.0, budget=0.05))
+
+
+def test_each_pool_says_what_limits_it() -> None:
+    """Up to four auxiliary instances are always busy; from the fifth on the bound is what the base allows."""
+    plan = plan_scenario(scenario(GPU, {**CPU, "price": 0.01}, budget=1.5))
+
+    limits = {pool.counts["cpu"]: pool.bottleneck for pool in plan.top}
+    bound = {pool.counts["cpu"]: pool.bound for pool in plan.top}
+    assert [limits[count] for count in range(10)] == ["base"] + ["auxiliary"] * 4 + ["base"] * 5
+    assert bound[4] < bound[5] == bound[9]
 
 
 def test_a_plan_needs_a_budget_and_one_session() -> None:

@@ -67,6 +67,15 @@ def test_tight_bounds_need_one_evaluation() -> None:
     assert found.complete
 
 
+def test_a_pool_that_can_only_be_as_good_is_not_tried() -> None:
+    """ "Filter all c with UB(c) <= curr_best" (algorithm 1), those of an equal bound, too."""
+    pools = np.array([(2, 1), (1, 2)])
+
+    found = kairos_plus(pools, np.array([9.0, 8.0]), np.arange(2), lambda _: 8.0)
+
+    assert (len(found.evaluations), found.pruned_by_bound, found.complete) == (1, 1, True)
+
+
 def test_a_limit_ends_it_early_and_says_so() -> None:
     """The best so far is kept."""
     pools = np.array([(1, 3), (2, 2), (3, 1)])

@@ -248,8 +248,6 @@ class Replanner:
         names = plan.offers.names
         runs = np.array([[self._pool.get(name, 0) for name in names]])
         serves = self._rules.share * float(bounds(runs, plan.terms)[0])
-        if not runs[0, plan.terms.base].any():
-            serves = 0.0
         needed = self._rules.headroom * self.rate
         if serves >= needed and since < self._rules.rest:
             reason = f"the pool is enough, and the last switch was {since:.0f} s ago"
