@@ -9,6 +9,7 @@ from tests.planning.packing.builders import line, random_loads
 from tests.planning.packing.naive import naive_part
 from tuner.experiments.nexus.fig2 import example_loads
 from tuner.planning.packing.consolidation import consolidate
+from tuner.planning.packing.consolidation_kernel import known_cycles, parts_of_cycles
 from tuner.planning.packing.exact import fewest_nodes
 from tuner.planning.packing.kernel import choose_cycle
 from tuner.planning.packing.load import load_arrays
@@ -72,3 +73,16 @@ def test_no_duty_cycle_executes_less_than_the_chosen_one(seed: int) -> None:
     longest = max(load.budget for load in loads)
     tried = [naive_part(loads, members, one) for one in np.linspace(longest / 1000, longest, 1000).tolist()]
     assert min(tried) >= part - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_known_duty_cycles_hold_the_best_one_of_every_residue(seed: int) -> None:
+    """Where a batch is full, or where its budget ends the wait for one more: the least part is in one."""
+    loads = random_loads(np.random.default_rng(seed), 20, most=60.0)
+    arrays, rates = load_arrays(loads), np.array([load.rate for load in loads])
+
+    for index in range(len(loads)):
+        residue, rate = np.array([index]), rates[index : index + 1]
+        parts = parts_of_cycles(arrays, residue, rate, known_cycles(arrays, residue, rate))
+
+        assert parts.min() == pytest.approx(choose_cycle(arrays, residue, rate)[1])

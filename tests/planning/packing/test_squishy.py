@@ -80,6 +80,13 @@ def test_of_batches_with_one_throughput_the_largest_is_taken() -> None:
     assert load.batch == 5
 
 
+def test_a_session_that_is_never_in_time_gets_batches_of_one_all_the_time() -> None:
+    """60 ms within 100 ms: a request has no time to wait for a cycle of 60 ms, and none is shorter."""
+    (node,) = pack([SessionLoad(name="a", latency=np.array([0.0, 0.06]), budget=0.1, rate=1.0)])
+
+    assert (node.cycle, node.batches, node.occupancy) == (0.06, (1,), 1.0)
+
+
 def test_rounding_costs_no_accelerator() -> None:
     """0.1 s and 0.2 s fill a cycle of 0.3 s, and half of 0.6 s; 16 ms and a wait of 20 ms are 36 ms."""
     first = SessionLoad(name="a", latency=np.array([0.0, 0.1]), budget=0.4, rate=10 / 3)
@@ -90,7 +97,7 @@ def test_rounding_costs_no_accelerator() -> None:
     whole = SessionLoad(name="c", latency=np.array([0.0, 0.2, 0.1 + 0.2]), budget=0.6, rate=40 / 3)
     assert [node.batches for node in pack([whole])] == [(2,), (2,)]
 
-    residue = SessionLoad(name="d", latency=np.array([0.0, 0.012, 0.016]), budget=0.036, rate=100.0)
+    residue = SessionLoad(name="d", latency=np.array([0.0, 0.009, 0.016]), budget=0.036, rate=100.0)
     assert 2 + 100 * 0.016 > 100 * 0.036
     assert [node.batches for node in pack([residue])] == [(2,)]
 

@@ -86,7 +86,7 @@ def pack_arrays(
     if saturated > limit:
         return None
     left = loads.rate - whole * peak
-    residue = np.flatnonzero((whole == 0) | (left > ROUNDING * loads.rate))
+    residue = np.flatnonzero(left > ROUNDING * loads.rate)
     cycle, occupancy = residues_of(loads, left)
     residue = residue[np.argsort(-occupancy[residue], kind="stable")]  # line 16
     rate = left[residue]
