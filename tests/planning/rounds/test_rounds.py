@@ -11,6 +11,7 @@ import pytest
 from tests.planning.packing.builders import random_loads
 from tuner.errors import InvalidInput
 from tuner.experiments.nexus.fig2 import example_loads
+from tuner.planning.packing.load import SessionLoad
 from tuner.planning.rounds.allocation import admit, nodes_for
 from tuner.planning.rounds.placement import place_round
 from tuner.planning.rounds.replay import InferenceJob, read_replay, write_replay
@@ -80,6 +81,26 @@ def test_the_first_jobs_are_admitted() -> None:
     few = admit("fifo", loads, 3)
     assert len(few.nodes) == 3
     assert {load for node in few.nodes for load, _ in node.loads} <= {0, 1, 2, 3}
+
+
+def test_jobs_that_need_every_accelerator_are_admitted() -> None:
+    """Two that share one; a third has none left, and is dropped."""
+    loads = example_loads({"A": 64.0, "B": 32.0, "C": 32.0})
+
+    assert admit("nexus", loads[:2], 1).bad_rate == 0.0
+    assert admit("nexus", loads, 1).served == 96.0
+
+
+def test_a_job_that_is_never_in_time_leaves_its_accelerator_to_others() -> None:
+    """It is dropped; those after it are served."""
+    never = SessionLoad(name="never", latency=np.array([0.0, 0.3]), budget=0.5, rate=1.0)
+    loads = [never, *example_loads({"A": 64.0})]
+
+    for rule in ("nexus", "fifo"):
+        admitted = admit(rule, loads, 1)  # type: ignore[arg-type]
+
+        assert [node.loads for node in admitted.nodes] == [((1, 64.0),)]
+        assert admitted.bad_rate == pytest.approx(1 / 65)
 
 
 def test_a_rate_far_beyond_the_accelerators_is_served_as_far_as_they_go() -> None:

@@ -70,17 +70,9 @@ def admit(rule: Rule, loads: Sequence[SessionLoad], accelerators: int) -> Admiss
         else:
             high = middle - 1
     nodes = nodes_for(rule, loads[:low])
-    if low < len(loads) and loads[low].fits:
+    if low < len(loads):
         free, part = accelerators - len(nodes), nodes_for("fifo", loads[low : low + 1])
-        nodes += [
-            PackedNode(
-                cycle=node.cycle,
-                loads=((low, node.loads[0][1]),),
-                batches=node.batches,
-                occupancy=node.occupancy,
-            )
-            for node in part[:free]
-        ]
+        nodes += [_of_job(node, low) for node in part[:free]]
     served = sum(rate for node in nodes for _, rate in node.loads)
     return Admission(nodes, served, offered)
 
