@@ -14,7 +14,7 @@ def window(accelerators: int, bad_rate: float, idle: float) -> ScalingWindow:
 
 @pytest.mark.parametrize(
     ("accelerators", "bad_rate", "idle", "desired"),
-    [(10, 0.0, 0.05, 10), (10, 0.009, 0.0, 10), (10, 0.2, 0.0, 13), (10, 1.0, 0.0, 40), (10, 0.0, 1.0, 1)],
+    [(10, 0.0, 0.05, 10), (10, 0.01, 0.0, 10), (10, 0.2, 0.0, 13), (10, 1.0, 0.0, 40), (10, 0.0, 1.0, 1)],
 )
 def test_the_paper_s_formulas(accelerators: int, bad_rate: float, idle: float, desired: int) -> None:
     """N r / (1 - r) more if the bad rate is high; fewer by the idle part but for the headroom."""
@@ -30,6 +30,11 @@ def test_advice_agrees_with_a_flat_top() -> None:
         bad, idle = max(1 - accelerators / needed, 0.0), max(1 - needed / accelerators, 0.0)
 
         assert rule.advise(accelerators, window(accelerators, bad, idle)).desired == needed
+
+
+def test_where_all_is_late_a_thousand_times_as_many_are_asked_for() -> None:
+    """By the formula infinitely many are missing, of which nobody's limit would make a number."""
+    assert ScalingRule().advise(10, window(10, 1.0, 0.0)).desired == 10 + 10_000
 
 
 def test_windows_of_other_servers_do_not_count() -> None:
@@ -133,6 +138,35 @@ def test_what_fewer_accelerators_did_is_forgotten() -> None:
     assert advised(range(71, 81), 4, bad=True) > 4
     assert advised(range(81, 82), 3, bad=True) > 3
     assert advised(range(82, 83), 4, bad=True) > 4  # it came back: that is no growth
+
+
+def test_fewer_accelerators_for_long_are_what_a_session_had() -> None:
+    """Three for more than half a minute were too few; when there are four, they begin anew."""
+    watch = ScalingWatch(seconds=30.0)
+    for second in range(80):
+        watch.answered("a", second, bad=second >= 40)
+        advice = watch.advise(["a"], second, 4 if second < 40 else 3)
+
+    assert advice.desired > 3
+    assert watch.advise(["a"], 80.0, 4).desired == 4
+
+
+def test_sessions_begin_anew_together_where_one_of_them_had_fewer_accelerators() -> None:
+    """What it did with two of them says nothing about the four that it shares with the other now."""
+    watch = ScalingWatch(seconds=30.0)
+    for second in range(40):
+        watch.answered("a", second, bad=True)
+        watch.answered("b", second, bad=False)
+        watch.executed("b", second, 3.9)
+        watch.advise(["a"], second, 2)
+        watch.advise(["b"], second, 4)
+
+    assert watch.advise(["a", "b"], 40.0, 4).desired == 4
+
+
+def test_batches_that_began_before_a_window_make_nobody_busier_than_busy() -> None:
+    """They are counted when they end."""
+    assert ScalingWindow(seconds=10.0, busy=25.0).idle(2) == 0.0
 
 
 def test_a_watch_changes_nothing_until_it_has_seen_enough() -> None:
