@@ -154,6 +154,45 @@ def test_a_saving_must_pay_for_the_switch() -> None:
     assert "would pay for the switch only after" in slow.decide(now).reason
 
 
+@pytest.mark.parametrize(
+    ("pool", "rate", "least", "reason"),
+    [
+        ({"g4dn.xlarge": 1, "r5n.large": 2}, 60.0, 4.0, "no pool within 2.5 $/h serves much more"),
+        (CHOSEN, 20.0, 0.7, "no pool that is enough is much cheaper"),
+    ],
+)
+def test_a_gain_must_be_worth_a_switch(pool: dict[str, int], rate: float, least: float, reason: str) -> None:
+    """A pool that serves four times as much, or costs 60 % less, is none where more is asked for."""
+    eager, lazy = planner(pool), planner(pool, least_gain=least)
+    for watch in (eager, lazy):
+        now = pass_by(watch, PAPER, rate, 2000)
+
+    assert eager.decide(now).do == "switch"
+    decision = lazy.decide(now)
+    assert (decision.do, decision.pool) == ("keep", pool)
+    assert reason in decision.reason
+
+
+def test_of_pools_of_one_price_the_one_that_serves_most_is_taken() -> None:
+    """One auxiliary instance is enough, of either type; the second is twice as fast."""
+
+    def kind(name: str, price: float, alpha_ms: float, beta_ms: float) -> dict[str, Any]:
+        profile = {"m": {"alpha_ms": alpha_ms, "beta_ms": beta_ms}}
+        return {"name": name, "price": price, "max_count": 9, "profile": profile}
+
+    types = Scenario(
+        catalogue=[kind("gpu", 1.0, 0.01, 5), kind("slow", 0.1, 0.1, 0), kind("fast", 0.1, 0.05, 0)],  # type: ignore[arg-type]
+        budget=2.0,
+        sessions=[{"name": "s", "model": "m", "slo_ms": 20, "sizes": "paper"}],  # type: ignore[arg-type]
+    )
+    (session,) = types.sessions
+    watch = Replanner(session, types.types, 2.0, {"gpu": 1, "slow": 9}, planned=PAPER)
+
+    decision = watch.decide(pass_by(watch, PAPER, 100.0, 2000))
+
+    assert decision.pool == {"gpu": 1, "fast": 1}
+
+
 def test_an_overload_that_no_pool_can_serve() -> None:
     """What the budget cannot buy is said, and nothing is switched."""
     watch = planner()
@@ -173,7 +212,7 @@ def test_after_a_switch_there_is_rest() -> None:
     watch.switched(decision.pool, now)
 
     assert watch.decide(now + 10).reason == "the last switch was 10 s ago"
-    assert watch.decide(now + 100).reason == "the pool is enough, and the last switch was 100 s ago"
+    assert watch.decide(now + 299).reason == "the pool is enough, and the last switch was 299 s ago"
     watch.observe_window(now, now + 301, PAPER.sample(np.random.default_rng(1), int(301 * decision.rate)))
     later = watch.decide(now + 301)
     assert later.do == "keep"

@@ -155,7 +155,7 @@ def running_pool(
         counts[name] = count
     pool = np.array([list(counts.values())])
     serves = bool(pool[0, plan.terms.base].any())
-    bound = float(bounds(pool, plan.terms)[0]) if serves else 0.0
+    bound = float(bounds(pool, plan.terms)[0])
     simulated = None if goodput is None else goodput(tuple(counts.values())) if serves else 0.0
     before, after = (
         (bound, plan.chosen.bound) if simulated is None else (simulated, plan.chosen.simulated or 0)
