@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tuner.agents.load_levels import SPAN
 from tuner.agents.rrl.measured import MeasuredWindows
 
 PLACES = np.arange(6.0)[:, None]
@@ -29,13 +30,13 @@ def test_windows_of_nearly_one_load_are_taken_together() -> None:
 
 
 def test_an_even_load_gives_few_points_however_its_rate_is_drawn() -> None:
-    """Rates of 1,000 Poisson requests scatter by 3 %; a load half an octave away is a point of its own."""
+    """Rates of 1,000 Poisson requests scatter by 3 %; a load 0.2 octaves away is a point of its own."""
     found = MeasuredWindows(PLACES, 1000)
     for rate in np.random.default_rng(3).gamma(1000.0, 50.0 / 1000.0, 600):
         found.add(0, math.log2(rate), 4, 1.0)
     even = found.points(0.0, 5.0, 100).windows
 
-    found.add(0, math.log2(50.0) + 0.5, 4, 1.0)
+    found.add(0, math.log2(50.0) + 0.2, 4, 1.0)
 
     assert even.size <= 2
     assert even.sum() == 600
@@ -96,6 +97,42 @@ def test_those_measured_last_and_the_cheapest_are_notable() -> None:
     assert found.notable(7, 1) == [0, 1]
     assert found.notable(7, 2) == [3, 0, 1, 2]
     assert found.notable(8, 2) == []
+
+
+def test_a_configuration_was_measured_at_a_load_if_it_was_within_a_quarter_octave() -> None:
+    """On this machine: not before it changed, and not beside other neighbours."""
+    found = MeasuredWindows(PLACES, 100)
+    for load in (1.0, 1.0, 2.0):
+        found.add(0, load, 4, 1.0)
+    found.add(SPAN, 1.0, 4, 1.0)
+
+    assert [found.since(4, load, 0) for load in (1.0, 1.2, 0.8, 1.3, 2.1)] == [2, 2, 2, 0, 1]
+    assert (found.since(4, 1.0, SPAN), found.since(3, 1.0, 0)) == (1, 0)
+    found.begin_era(0)
+    assert found.since(4, 1.0, 0) == 0
+
+
+def test_a_rise_is_expected_as_long_as_it_is_among_the_last_windows() -> None:
+    """It is the less likely, the more windows passed without one; after 400 it is no more expected."""
+    found = MeasuredWindows(PLACES, 1000)
+    for load in [4.0] * 10 + [8.0] * 10 + [4.0] * 50:
+        found.add(int(load), load, 0, 1.0)
+
+    assert found.prospect(4.0) == (8, 8.0, 1 / 61)
+    for _ in range(400):
+        found.add(4, 4.0, 0, 1.0)
+    assert found.prospect(4.0) is None
+
+
+def test_what_was_forgotten_in_between_is_no_rise_of_the_load() -> None:
+    """It crept up by a tenth of an octave a window, but only its first and last windows are left of that."""
+    found = MeasuredWindows(PLACES, 60)
+    for n in range(61):
+        load = 1.0 + 0.1 * min(n, 30)
+        found.add(0 if 5 < n < 25 else n, load, 0, 1.0)
+
+    assert np.diff(found.rows()[:, 1]).max() > 1.0
+    assert found.prospect(1.5) is None
 
 
 def test_memory_is_bounded_and_comes_back() -> None:

@@ -46,6 +46,25 @@ def test_a_window_in_which_the_load_rises_is_no_load_of_its_own(between: float) 
     assert rise.chance == pytest.approx(0.5 / (1 + np.count_nonzero(np.abs(loads - LOW) <= 0.5)))
 
 
+@pytest.mark.parametrize("between", [LOW + 0.3, LOW + 2.0, HIGH - 0.3])
+def test_a_window_in_which_the_load_falls_is_no_load_of_its_own(between: float) -> None:
+    """It may rise again to what it fell from, and not to what that window shows."""
+    loads = np.array([HIGH] * 5 + [between] + [LOW] * 5)
+    rise = likely_rise(loads, LOW)
+
+    assert rise is not None
+    assert loads[rise.window] == HIGH
+    assert rise.chance == pytest.approx(0.5 / (1 + np.count_nonzero(np.abs(loads - LOW) <= 0.5)))
+
+
+def test_half_as_much_load_again_is_a_rise() -> None:
+    """0.58 octaves; what comes and goes by a third of it, 0.42 octaves, is none."""
+    for more, rises in ((1.5, True), (4 / 3, False)):
+        loads = np.log2(np.array([100.0] * 10 + [100.0 * more] * 10))
+
+        assert (likely_rise(loads, loads[0]) is not None) == rises
+
+
 def test_of_several_loads_the_middle_one_is_expected() -> None:
     """A load that came once says less than one that comes again and again."""
     loads = np.array([LOW, 6.0, LOW, HIGH, LOW, HIGH, LOW, HIGH, LOW, 12.0] * 2)
