@@ -93,6 +93,43 @@ def test_only_what_arrives_in_the_measured_part_counts() -> None:
     assert outcome.utilisation[0] == pytest.approx((0.15 + 4 * 0.25 + 0.1) / 5)
 
 
+def test_the_measured_part_has_its_begin_but_not_its_end() -> None:
+    """So that no request counts in two parts that follow each other, and each in one."""
+    counts = []
+    for begin, end in ((2.5, 5.5), (5.5, 8.5)):
+        simulation = Simulation(alternating())
+        simulation.measure(begin, end)
+        simulation.advance(10.0)
+        simulation.drain()
+        counts.append(simulation.outcome().sessions[0].requests)
+
+    assert counts == [3, 3]
+
+
+def test_rounding_makes_no_answer_late() -> None:
+    """From 0.7 s to 1 s it took 0.30000000000000004 s in floating point, and 0.3 s were allowed."""
+    simulation = Simulation(
+        StandIn(tables=[np.array([[0.0, 0.3]])], slos=[0.3], times=np.array([0.7]), sessions=np.zeros(1, int))
+    )
+    simulation.advance(2.0)
+    simulation.drain()
+
+    assert (simulation.totals.sessions["good"][0], simulation.totals.sessions["late"][0]) == (1, 0)
+
+
+def test_a_wait_ends_where_the_execution_begins() -> None:
+    """The second of two requests that come at once waits for the first, for 0.25 s."""
+    times, sessions = np.array([1.0, 1.0]), np.zeros(2, int)
+    simulation = Simulation(
+        StandIn(tables=[np.array([[0.0, 0.25]])], slos=[1.0], times=times, sessions=sessions)
+    )
+    simulation.advance(2.0)
+    simulation.drain()
+
+    (tally,) = simulation.totals.sessions
+    assert (tally["longest"], tally["queueing"], tally["latency"]) == pytest.approx((0.25, 0.25, 0.75))
+
+
 def test_clear_keeps_the_interval() -> None:
     """Counts go to zero, what counts stays the same."""
     simulation = Simulation(alternating())

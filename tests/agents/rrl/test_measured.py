@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from tuner.agents.load_levels import SPAN
-from tuner.agents.rrl.measured import MeasuredWindows
+from tuner.agents.rrl.measured import MeasuredWindows, left_on
 
 PLACES = np.arange(6.0)[:, None]
 
@@ -110,6 +111,15 @@ def test_a_configuration_was_measured_at_a_load_if_it_was_within_a_quarter_octav
     assert (found.since(4, 1.0, SPAN), found.since(3, 1.0, 0)) == (1, 0)
     found.begin_era(0)
     assert found.since(4, 1.0, 0) == 0
+
+
+@pytest.mark.parametrize(("level", "left"), [(3, 1.0), (3 + SPAN, 0.5), (3 + 2 * SPAN, 0.25)])
+def test_neighbours_leave_half_of_a_machine_or_a_quarter(level: int, left: float) -> None:
+    """By the level of the load; an era changes nothing of that."""
+    found = measured()
+    found.begin_era(1)
+
+    assert left_on(found.machine(level)) == left
 
 
 def test_a_rise_is_expected_as_long_as_it_is_among_the_last_windows() -> None:

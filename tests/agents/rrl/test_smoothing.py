@@ -126,6 +126,49 @@ def test_a_fit_finds_no_smaller_deviation_than_the_least() -> None:
     assert deviations[1] == pytest.approx(0.15)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_two_windows_hardly_change_what_was_assumed(seed: int) -> None:
+    """They are explained as well by noise alone as by none; only how much costs vary is told by them."""
+    beginning = initial_theta(PARAMETERS, 2)
+
+    theta = fit(beginning, random_points(seed, 2), replace(PARAMETERS, steps=100))
+
+    *reaches, deviation, noise = np.exp(theta - beginning)
+    assert [*reaches, noise] == pytest.approx(np.ones(4), rel=0.05)
+    assert 0.5 < deviation < 1.0
+
+
+def test_what_makes_the_covariance_singular_is_infinitely_unlikely() -> None:
+    """Points at one place whose costs vary a billion times as much as what is added to the diagonal."""
+    places = np.zeros((600, 3))
+    points = Points(places, np.zeros(600), np.full(600, 1e30), np.arange(600))
+
+    value, gradient = negative_log_posterior(np.log([20.0, 20.0, 1e4, 0.02]), points, PARAMETERS)
+
+    assert value == math.inf
+    assert not gradient.any()
+
+
+def test_a_fit_stays_within_what_can_be() -> None:
+    """No window is more exact than 2 % or off by more than 50 %; no reach is below 0.1 or above 20 octaves."""
+    generator, count = np.random.default_rng(0), 40
+    places = np.column_stack([generator.uniform(0, 3, (count, 2)), np.zeros((count, 2))])
+    dense = np.column_stack([0.05 * np.arange(count), np.zeros((count, 3))])
+    few = np.round(places)
+
+    def fitted(where: np.ndarray, logs: np.ndarray) -> tuple[float, ...]:
+        points = Points(where, logs, np.full(count, 20.0), np.arange(count))
+        theta = fit(initial_theta(PARAMETERS, 2), points, replace(PARAMETERS, steps=100))
+        return tuple(np.exp(theta).tolist())
+
+    flat, rough = fitted(places, np.sin(3 * places[:, 0])), fitted(dense, (-1.0) ** np.arange(count))
+    noisy = fitted(few, generator.normal(0, 2, count))
+
+    assert (flat[1], flat[-1]) == pytest.approx((20.0, 0.02))
+    assert (rough[0], rough[-2]) == pytest.approx((0.1, 7.4))
+    assert noisy[-1] == pytest.approx(0.5)
+
+
 def test_another_machine_tells_less() -> None:
     """What was measured before the machine changed leaves more doubt than what was measured since."""
     theta, here = initial_theta(PARAMETERS, 1), np.array([[0.0, 0.0, 1.0]])
