@@ -111,6 +111,9 @@ def test_under_a_low_load_what_a_high_one_would_overload_runs_only_if_none_is_to
     assert agent.best(low) == agent.select(low) == (1 if turn else 0)
     if turn:
         assert agent.best(state(800.0, 1)) == 1
+    extra = agent.perception.cautious(low, space.distinct) / np.exp(np.add(*agent.belief(low)))
+    assert extra[1] == pytest.approx(1.0)  # the best at the higher load loses nothing when it rises
+    assert (extra[0] > 1.2) == bool(turn)
 
 
 def test_what_is_known_of_a_load_bears_on_its_neighbour_unless_switched_off() -> None:
@@ -242,6 +245,22 @@ def test_a_new_era_begins_with_the_first_window_on_the_changed_machine() -> None
 
     assert windows == 3
     assert measured.fresh(LOW) == windows
+
+
+def test_a_changed_machine_is_explored_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a window teaches counts for as long as at first: windows before the change do not count."""
+    agent, state = make(), State(level=LOW, configuration=7)
+    agent.start_from(make_prior([RATES[LOW]], lambda _: TRUTH[LOW]))
+    for _ in range(10):
+        agent.update(state, 7, float(TRUTH[LOW][7]), state)
+    asked: list[int] = []
+    monkeypatch.setattr("tuner.agents.rrl.perception.horizon", lambda _, n: asked.append(n) or 5.0)
+
+    agent.select(state)
+    smooth(agent).smoother.measured.begin_era(2)
+    agent.select(state)
+
+    assert asked == [10, 2]
 
 
 @pytest.mark.compiled

@@ -150,7 +150,7 @@ def test_what_makes_the_covariance_singular_is_infinitely_unlikely() -> None:
 
 
 def test_a_fit_stays_within_what_can_be() -> None:
-    """No window is more exact than 2 % or off by more than 50 %; no reach is below 0.1 or above 20 octaves."""
+    """Windows are exact to 2 % at best and to 50 % at worst; reaches lie between 0.1 and 20 octaves."""
     generator, count = np.random.default_rng(0), 40
     places = np.column_stack([generator.uniform(0, 3, (count, 2)), np.zeros((count, 2))])
     dense = np.column_stack([0.05 * np.arange(count), np.zeros((count, 3))])

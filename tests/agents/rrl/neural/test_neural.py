@@ -21,6 +21,7 @@ from tuner.agents.rrl.neural.network import FACTORS, evaluate, shipped, shipped_
 from tuner.agents.rrl.neural.prior import NeuralPrior, estimable
 from tuner.agents.rrl.neural.queueing import queue_of, settings_of
 from tuner.agents.rrl.perception import SmoothPerception
+from tuner.agents.rrl.risk import bearable
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.errors import StorageError
 from tuner.knobs import Knob, KnobSpace, Role
@@ -253,6 +254,23 @@ def test_the_first_step_is_no_gamble() -> None:
     late = state(p95=0.9, mean=0.5, p50=0.5, p99=1.0, queue_mean=0.45)
     broken.update(late, default, 20.0, late)
     assert broken.select(late) != default
+
+
+def test_gambles_are_not_explored_and_the_first_window_at_a_load_leaves_pessimism() -> None:
+    """What may be far dearer is left out. After one window each counts at its worst, later it does not."""
+    agent, default = RRL(SPACE, objective=OBJECTIVE, synchronous=True), SPACE.encode(SPACE.default)
+    assert isinstance(agent.perception, SmoothPerception)
+    for windows in (1, 2):
+        agent.update(state(), default, 0.8, state())
+        mean, deviation = agent.perception.smoother.predict(state(), SPACE.distinct)
+
+        values = agent.perception.values(state(), SPACE.distinct)
+
+        explored = np.isfinite(values)
+        assert explored.tolist() == bearable(mean + deviation, windows=windows).tolist()
+        assert 1 < explored.sum() < SPACE.distinct.size
+        worst = np.exp(mean + deviation)[explored]
+        assert (values[explored] == pytest.approx(worst)) is (windows == 1)
 
 
 @pytest.mark.parametrize(("goal", "looks_ahead"), [("latency", True), ("strict", True), ("cpu", False)])
