@@ -8,10 +8,22 @@ from typing import Any
 
 from tuner.adapters.connection.address import Option, checked_port, grpc_address, parse_address
 from tuner.adapters.connection.security import SECURITY, Security, parse_security
+from tuner.duration import parse_duration
 from tuner.errors import InvalidInput
 from tuner.printable import one_line
 
-__all__ = ["LiveTarget", "TargetForm", "parse_live_target", "port_option"]
+__all__ = ["LOADING", "LOAD_TIMEOUT", "LiveTarget", "TargetForm", "parse_live_target", "port_option"]
+
+LOAD_TIMEOUT = 60.0
+"""How long a server may take to load a changed model, s."""
+LONGEST_LOAD = 3600.0
+"""Longest value of that, s: a target waits for its change, and measures nothing meanwhile."""
+LOADING = {
+    "load_timeout": Option(
+        f"{LOAD_TIMEOUT:g}s", "how long it may take to load a changed model, or to come back from a restart"
+    )
+}
+"""The option that says so."""
 
 LONGEST_PORT = 18
 """Digits of a port, far beyond the largest: Python reads no number of thousands of digits."""
@@ -25,7 +37,7 @@ class TargetForm:
     port: int
     """The gRPC port of a server that is given without one."""
     options: Mapping[str, Option]
-    """The scheme's own options; those of :mod:`.security` come on top."""
+    """The scheme's own options; `LOADING` and those of :mod:`.security` come on top."""
     example: str
     """A target in this form."""
     replicated: bool = False
@@ -39,7 +51,7 @@ class TargetForm:
     @property
     def all_options(self) -> dict[str, Option]:
         """Every option that a target may have."""
-        return {**self.options, **SECURITY}
+        return {**self.options, **LOADING, **SECURITY}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +64,8 @@ class LiveTarget:
     port: int
     """Of the gRPC service."""
     model: str
+    load_timeout: float = LOAD_TIMEOUT
+    """How long the server may take to load a changed model, s."""
     security: Security = field(default_factory=Security)
 
     @property
@@ -85,9 +99,24 @@ def parse_live_target(text: str, form: TargetForm) -> tuple[LiveTarget, Mapping[
         host=address.host,
         port=address.port,
         model=address.model,
+        load_timeout=_load_timeout(address.options["load_timeout"]),
         security=parse_security(address.options),
     )
     return target, address.options
+
+
+def _load_timeout(text: str) -> float:
+    """Read how long a server may take to load a model, s.
+
+    Raises:
+        InvalidInput: It is no duration, or out of bounds.
+    """
+    seconds = parse_duration(text, "TARGET load_timeout")
+    if not 1.0 <= seconds <= LONGEST_LOAD:
+        raise InvalidInput(
+            "TARGET", f"load_timeout='{text}' is not between 1s and 1h", "write load_timeout=5m"
+        )
+    return seconds
 
 
 def port_option(name: str, text: str, form: TargetForm, fix: str) -> int:

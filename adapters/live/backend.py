@@ -80,7 +80,7 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         target: As the user wrote it.
         grids: Grids in place of the default ones, by knob name, and of further knobs.
         timeout: Longest wait for an answer, s.
-        load_timeout: Longest wait until the server runs a change, s.
+        load_timeout: Longest wait until the server runs a change, s; that of the target if None.
         settle: How long after a change latencies are disturbed, s; the server's usual time if None.
 
     Raises:
@@ -100,12 +100,12 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         grids: Grids | None = None,
         *,
         timeout: float = 5.0,
-        load_timeout: float = 60.0,
+        load_timeout: float | None = None,
         settle: float | None = None,
     ) -> None:
         self._target = self._parse(target)
         self._timeout = timeout
-        self._load_timeout = load_timeout
+        self._load_timeout = self._target.load_timeout if load_timeout is None else load_timeout
         self._settle = self.usual_settle if settle is None else settle
         self._lock = threading.Lock()  # a watcher may sample while the loop applies
         self._rows = 1  # most rows that requests may have, as far as was seen
@@ -184,6 +184,11 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
     def space(self) -> KnobSpace:
         """The knobs that can be turned, and their grids."""
         return self._space
+
+    @property
+    def load_timeout(self) -> float:
+        """Longest wait until the server runs a change, s."""
+        return self._load_timeout
 
     def endpoint(self) -> Endpoint:
         """Return how clients reach the model."""

@@ -8,12 +8,21 @@ from typing import TypeVar
 
 from tuner.errors import AdapterError, TimedOut
 
-__all__ = ["comes_true", "insist", "wait_until"]
+__all__ = ["comes_true", "insist", "longer", "wait_until"]
 
 T = TypeVar("T")
 
 POLL = 0.1
 """How often a server is asked, s."""
+
+
+def longer(timeout: float) -> str:
+    """Return what to do about a model that takes longer to load than a target says.
+
+    Args:
+        timeout: What it says, s.
+    """
+    return f"if it takes longer to load, write load_timeout={max(5 * timeout, 1):.0f}s in the target"
 
 
 def comes_true(

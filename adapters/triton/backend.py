@@ -108,7 +108,12 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self.original: ModelConfig = self._client.config()
         self._control: ModelControl = self._client
         if self._target.repository is not None:
-            self._control = RepositoryFile(self._client, self._target.repository, self._target.model)
+            self._control = RepositoryFile(
+                self._client,
+                self._target.repository,
+                self._target.model,
+                load_timeout=self._load_timeout,
+            )
         asked = self._client.neighbours, self._client.config_of
         by_file = self._control is not self._client
         self._neighbours = Neighbours(self._target.model, *asked, by_file=by_file)

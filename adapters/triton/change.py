@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tuner.adapters.live.waiting import comes_true
+from tuner.adapters.live.waiting import comes_true, longer
 from tuner.adapters.triton.batching import BATCHING
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, Refused, TimedOut
@@ -77,7 +77,7 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
         if comes_true(lambda: serves(control, after), timeout / 2, poll=POLL, despite=(AdapterError,)):
             return
         problem = f"Triton did not load the changed model within {1.5 * timeout:g} s"
-        raise TimedOut(f"{problem}; it may still do so") from late
+        raise TimedOut(f"{problem}; it may still do so; {longer(timeout)}") from late
     if not serves(control, after):
         kind, problem = Refused, "Triton accepted the configuration but runs another"
         if runs_with_batching(control, after):

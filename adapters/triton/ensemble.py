@@ -63,7 +63,8 @@ class EnsembleBackend:
     Args:
         ensemble: The ensemble as one model; closed with this, and if this cannot be opened.
         grids: Grids in place of the default ones, by knob name (``MODEL.KNOB``).
-        load_timeout: Longest wait for the ensemble to serve again after a change, s.
+        load_timeout: Longest wait for the ensemble to serve again after a change, s; that of the ensemble's
+            target if None.
 
     Raises:
         InvalidInput: A grid is for no knob of its models, or the grids are too many configurations.
@@ -71,10 +72,10 @@ class EnsembleBackend:
     """
 
     def __init__(
-        self, ensemble: TritonBackend, grids: Grids | None = None, *, load_timeout: float = 60.0
+        self, ensemble: TritonBackend, grids: Grids | None = None, *, load_timeout: float | None = None
     ) -> None:
         self._ensemble = ensemble
-        self._timeout = load_timeout
+        self._timeout = ensemble.load_timeout if load_timeout is None else load_timeout
         self._members: dict[str, TritonBackend] = {}
         self._named_by: dict[str, set[str]] = {}  # the ensembles with each model; "" for the outermost
         try:

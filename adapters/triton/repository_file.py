@@ -18,7 +18,7 @@ from google.protobuf import text_format
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from tritonclient.grpc import model_config_pb2
 
-from tuner.adapters.live.waiting import comes_true
+from tuner.adapters.live.waiting import comes_true, longer
 from tuner.adapters.triton.change import Reader, runs_with_batching, serves
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError
@@ -48,18 +48,20 @@ class RepositoryFile:
         reader: The server.
         repository: The folder of all models, as it is seen from here.
         model: The model's name.
+        load_timeout: How long the server may take to load the model, s.
 
     Raises:
         InvalidInput: The folder has no such model.
     """
 
-    def __init__(self, reader: Reader, repository: Path, model: str) -> None:
+    def __init__(self, reader: Reader, repository: Path, model: str, *, load_timeout: float = 0.0) -> None:
         folder = repository / model
         if model in (".", "..") or not folder.is_dir():
             raise InvalidInput(
                 "TARGET repository", f"{repository} has no model '{model}'", "give the folder of all models"
             )
         self._reader = reader
+        self._load_timeout = load_timeout
         self._file = folder / FILE
         self._found = self._written = self._read()  # the operator's text, and the last of anybody we know of
         self._left: tuple[str | None, str | None] | None = None  # what is to be put back: ours, and before it
@@ -92,7 +94,7 @@ class RepositoryFile:
             return True
         changed = self._file.parent if text is None else self._file
         try:  # not the time of its text, which is copied with a file
-            return time.time() - changed.stat().st_ctime > AMPLE
+            return time.time() - changed.stat().st_ctime > max(AMPLE, self._load_timeout)
         except OSError:
             return False
 
@@ -138,7 +140,7 @@ class RepositoryFile:
             raise Refused(str(error)) from error
         try:
             if not comes_true(lambda: self._has_taken(config, tells=tells), timeout):
-                hint = "either it refuses it (see its log), or it does not poll"
+                hint = f"either it refuses it (see its log), or it does not poll; {longer(timeout)}"
                 raise Refused(f"Triton did not take {self._file} within {timeout:g} s; {hint}")
         except BaseException as error:  # also Ctrl-C leaves the file as it was
             self._take_back(text, before, error)

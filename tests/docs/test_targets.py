@@ -8,6 +8,7 @@ from tests.docs.page import ROOT
 from tuner.adapters import schemes
 from tuner.adapters.connection.address import Option
 from tuner.adapters.connection.security import SECURITY
+from tuner.adapters.connection.target import LOADING
 from tuner.adapters.dispatch.client import OPTIONS, PORT
 from tuner.adapters.replicas.targets import OPTION, REPLICAS
 from tuner.adapters.tfserving.target import FORM as TFSERVING
@@ -24,7 +25,7 @@ TFSERVINGS = f"`tfserving://HOST:{TFSERVING.port}/MODEL`"
 OPTIONS_OF: Mapping[str, Mapping[str, Option]] = {
     TRITONS: {**TRITON.options, OPTION: REPLICAS},
     TFSERVINGS: TFSERVING.options,
-    "both": SECURITY,
+    "both": {**LOADING, **SECURITY},
     f"`dispatch://HOST:{PORT}`": OPTIONS,
     "`sim://MODEL`": SIMULATED,
 }

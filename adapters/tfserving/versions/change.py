@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
-from tuner.adapters.live.waiting import comes_true, wait_until
+from tuner.adapters.live.waiting import comes_true, longer, wait_until
 from tuner.adapters.rollback import IN_DOUBT
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
@@ -18,6 +18,8 @@ __all__ = ["VersionChanger", "VersionServer"]
 
 POLL = 0.05
 """How often the server is asked whether a version has come or gone, s."""
+NOTICED = 60.0
+"""Longest wait for the server to list a version, s: by default it looks at the folders each second."""
 LINGER = 5.0
 """Longest wait for a version that is no longer wanted to be unloaded, s."""
 UNKNOWN = VersionStatus(VersionState.UNKNOWN, "")
@@ -164,7 +166,7 @@ class VersionChanger:
         """
         ours = self.ours()
         late = f"version {origin} was not loaded again within {self._timeout:g} s"
-        late += f"; version {serving} still serves"
+        late += f"; version {serving} still serves; {longer(self._timeout)}"
         hidden = []
         try:
             self._steering.admit(origin, serving)
@@ -205,7 +207,16 @@ class VersionChanger:
         return self._server.versions().get(number, UNKNOWN)
 
     def _wait_available(self, number: int) -> None:
+        """Wait until a version is loaded; not for long if the server does not even list it.
+
+        Raises:
+            Refused: It cannot be loaded.
+            TimedOut: It was not loaded in time.
+        """
+        status = UNKNOWN
+
         def available() -> bool:
+            nonlocal status
             status = self._status(number)
             if status.state is VersionState.END or status.error:
                 words = status.error or "it gave no reason"
@@ -214,10 +225,16 @@ class VersionChanger:
                 )
             return status.state is VersionState.AVAILABLE
 
+        def listed() -> bool:
+            return available() or status.state is not VersionState.UNKNOWN
+
+        noticed = min(NOTICED, self._timeout)
+        gone = "it was removed, the old one still serves"
+        if not comes_true(listed, noticed, poll=POLL):
+            raise TimedOut(f"version {number} was not available within {noticed:g} s; {gone}{NOT_SEEN}")
         if not comes_true(available, self._timeout, poll=POLL):
-            late = f"version {number} was not available within {self._timeout:g} s; it was removed"
-            seen = self._status(number).state is not VersionState.UNKNOWN
-            raise TimedOut(f"{late}, the old one still serves{'' if seen else NOT_SEEN}")
+            late = f"version {number} was not available within {self._timeout:g} s"
+            raise TimedOut(f"{late}; {gone}; {longer(self._timeout)}")
 
     def _wait_unloaded(self, numbers: Iterable[int]) -> None:
         """Wait a little until versions are unloaded. Some policies keep them, and that is no failure."""

@@ -64,10 +64,11 @@ class ToyBackend(LiveBackend[LiveTarget, ToyClient]):
 
     wire = "tuner.adapters.triton.wire"
     usual_settle = 0.5
+    target = "toy://host/model"
 
     def __init__(self, server: ToyServer, grids: Grids | None = None) -> None:
         self.server = server
-        super().__init__("toy://host/model", grids)
+        super().__init__(self.target, grids)
 
     def _parse(self, target: str) -> LiveTarget:
         return parse_live_target(target, FORM)[0]
