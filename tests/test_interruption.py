@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuner.interruption import ENDING, uninterrupted
+from tuner.interruption import ENDING, HELD, uninterrupted
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +38,34 @@ def test_a_signal_waits_although_an_ignored_one_came_with_it(ignored: signal.Sig
 
     assert done == [ignored, signal.SIGTERM]
     assert signal.getsignal(ignored) is signal.SIG_IGN
+
+
+def test_whoever_stops_a_change_is_told_that_it_has_to_end_first() -> None:
+    """Once, and also where the terminal has been closed: the change goes on."""
+    said: list[str] = []
+
+    def gone(sentence: str) -> None:
+        said.append(sentence)
+        raise BrokenPipeError
+
+    @uninterrupted(gone)
+    def change() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        change()
+
+    assert said == [HELD]
+
+
+def test_nothing_is_said_of_a_signal_that_is_ignored() -> None:
+    """It stops nothing."""
+    said: list[str] = []
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with uninterrupted(said.append):
+        signal.raise_signal(signal.SIGHUP)
+
+    assert said == []

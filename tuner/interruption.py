@@ -8,25 +8,39 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 __all__ = ["uninterrupted"]
 
+HELD = "a change of the server is under way: stopping as soon as it has ended"
+"""What somebody is told who stops a command meanwhile, because a model may take minutes to load."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted(say: Callable[[str], object] | None = None) -> Iterator[None]:
     """Let signals that would end the process wait until the block has ended.
 
     Only the main thread handles signals; in others there is nothing to do.
+
+    Args:
+        say: Receives a sentence when the first signal comes; nobody is told if None.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in ENDING}
+    before = {number: signal.getsignal(number) for number in ENDING}
+
+    def note(number: int, _: object) -> None:
+        came.append(number)
+        if say is not None and len(came) == 1 and before[signal.Signals(number)] is not signal.SIG_IGN:
+            with suppress(OSError):  # whoever has closed the terminal reads nothing
+                say(HELD)
+
+    for number in ENDING:
+        signal.signal(number, note)
     try:
         yield
     finally:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.console import command_line, configuration_text, make_console, plain, window_text
 from tuner.cli.run_report import RunReport
+from tuner.cli.slow_change import SlowChange
 from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, StateFile, Watched, WindowRecord
+from tuner.control.drive.late_change import await_late_change
 from tuner.control.drive.requirement import check_target
 from tuner.control.drive.state import RunState
 from tuner.errors import AdapterError, StorageError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tuner.agents.rrl import RRL
+    from tuner.knobs import Configuration, KnobSpace
     from tuner.setting import Setting
 
 __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
@@ -132,7 +135,8 @@ class TuningSession:
         check_target(attachment, objective.slo, objective.goal, apply=apply)
         folder = new_run_folder(out)
         agent = make_agent(objective)
-        state = RunStateFile(folder / "state.json")
+        slow = SlowChange(lambda sentence: _print(console, f"[dim]{sentence}[/dim]", required=False))
+        state = RunStateFile(folder / "state.json", attachment.space, slow)
         driver = Driver(
             Watched(attachment.backend, attachment.profiler, attachment.clock),
             ControlLoop(attachment.space, objective, agent, limits=limits, explore=lambda: apply),
@@ -196,6 +200,9 @@ class TuningSession:
         """
         self._settle()
         self.say(f"the server runs {configuration_text(self.attachment.space, self.driver.running)}")
+        if (late := self.driver.reconciler.late_change()) is not None:
+            text = configuration_text(self.attachment.space, late.wanted)
+            self.say(f"[yellow]it was late to load {text}, and may still come to run that[/yellow]")
         if (recommended := self.report.totals.recommended) is not None:
             text = configuration_text(self.attachment.space, recommended)
             self.say(f"nothing was changed; the last decision was to run {text}")
@@ -207,18 +214,33 @@ class TuningSession:
     def _settle(self) -> None:
         """Leave the server in good order. Ctrl-C, SIGTERM and SIGHUP wait for it."""
         self.state.required = False
-        with uninterrupted():
+        self._await_late_change()
+        with uninterrupted(self.say):
             if self.restore and self.driver.applies:
                 self._restore()
             else:
                 self.driver.finish()
             self._settled = True
 
+    def _await_late_change(self) -> None:
+        """Wait for a change that the server may still be at: it would come to run it after the end."""
+        late, clock = self.driver.reconciler.late_change(), self.attachment.clock
+        if late is not None and self.driver.applies:
+            await_late_change(
+                self.attachment.backend,
+                late.wanted,
+                lambda sentence: self.say(f"[yellow]{plain(sentence)}[/yellow]"),
+                clock=clock,
+                seconds=late.deadline - clock.now(),
+            )
+
     def _restore(self) -> None:
+        self.state.restoring()
         try:
             self.attachment.restore()
             self.driver.restored()
         except AdapterError as error:
+            self.driver.note_state()
             self._unrestored = AdapterError(f"could not restore the original configuration: {error}")
             self.say(f"[red]{plain(str(self._unrestored))}[/red]")
 
@@ -274,14 +296,33 @@ class RunStateFile(StateFile):
 
     Args:
         path: The file.
+        space: The knobs.
+        slow: Says of a change under way that it takes long.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, space: KnobSpace, slow: SlowChange) -> None:
         super().__init__(path)
         self.required = True
+        self._space, self._slow = space, slow
+        self._wanted: Configuration | None = None  # what the last decision was to run
+
+    def decided(self, record: WindowRecord, state: RunState) -> None:
+        """Write down where the run stands, and note what is to run."""
+        super().decided(record, state)
+        self._wanted = record.wanted
+
+    def changing(self) -> None:
+        """Note that a change begins."""
+        if self._wanted is not None:
+            self._slow.begin(configuration_text(self._space, self._wanted))
+
+    def restoring(self) -> None:
+        """Note that what the server ran before is being put back."""
+        self._slow.begin("what it ran before")
 
     def stands(self, state: RunState) -> None:
-        """Replace the file."""
+        """Replace the file; a change has ended, whatever came of it."""
+        self._slow.end()
         try:
             super().stands(state)
         except StorageError:

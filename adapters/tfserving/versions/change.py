@@ -100,9 +100,9 @@ class VersionChanger:
             check: Called once it is there; raises an error if somebody has deployed another one meanwhile.
 
         Raises:
-            Refused: It cannot be made or loaded, takes the place of one that a label stands for, or somebody
-                is moving our label; the old version serves and the new one is gone.
-            TimedOut: It was not loaded in time; the old version serves and the new one is gone.
+            Refused: It cannot be made or loaded, or not in time, takes the place of one that a label stands
+                for, or somebody is moving our label; the old version serves and the new one is gone.
+            TimedOut: It was loaded and did not come to serve; the old version serves and the new one is gone.
             AdapterError: The server cannot be asked; the new version is gone, unless it may serve.
         """
         number = marker.number
@@ -210,8 +210,7 @@ class VersionChanger:
         """Wait until a version is loaded; not for long if the server does not even list it.
 
         Raises:
-            Refused: It cannot be loaded.
-            TimedOut: It was not loaded in time.
+            Refused: It cannot be loaded, or was not in time.
         """
         status = UNKNOWN
 
@@ -231,10 +230,10 @@ class VersionChanger:
         noticed = min(NOTICED, self._timeout)
         gone = "it was removed, the old one still serves"
         if not comes_true(listed, noticed, poll=POLL):
-            raise TimedOut(f"version {number} was not available within {noticed:g} s; {gone}{NOT_SEEN}")
+            raise Refused(f"version {number} was not available within {noticed:g} s; {gone}{NOT_SEEN}")
         if not comes_true(available, self._timeout, poll=POLL):
             late = f"version {number} was not available within {self._timeout:g} s"
-            raise TimedOut(f"{late}; {gone}; {longer(self._timeout)}")
+            raise Refused(f"{late}; {gone}; {longer(self._timeout)}")
 
     def _wait_unloaded(self, numbers: Iterable[int]) -> None:
         """Wait a little until versions are unloaded. Some policies keep them, and that is no failure."""

@@ -77,9 +77,9 @@ class VersionKnobs:
         """Have a version with these values serve.
 
         Raises:
-            Refused: The server did not load it, or a version of the operator's is on its way; the old one
-                serves.
-            TimedOut: It did not load it in time; the old one serves.
+            Refused: The server did not load it, or not in time, or a version of the operator's is on its way;
+                the old one serves.
+            TimedOut: It was loaded and did not come to serve; the old one serves.
             AdapterError: It cannot be asked.
         """
         assert self._changer is not None

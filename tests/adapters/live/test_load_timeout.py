@@ -20,7 +20,7 @@ from tuner.adapters.tfserving.versions.knobs import VersionKnobs
 from tuner.adapters.tfserving.versions.steering import Steering
 from tuner.adapters.triton import target as triton
 from tuner.adapters.triton.change import change
-from tuner.errors import InvalidInput, TimedOut
+from tuner.errors import InvalidInput, Refused, TimedOut
 
 __all__ = ["base"]
 
@@ -119,7 +119,7 @@ def test_a_version_that_loads_for_too_long_names_the_option(base: Path, clock: C
     """It is removed, and the message says what to write."""
     knobs = VersionKnobs(SlowServer(base, clock, 150.0), Versions(base), Steering(), 60.0)
 
-    with pytest.raises(TimedOut, match=r"within 60 s.*write load_timeout=300s in the target"):
+    with pytest.raises(Refused, match=r"within 60 s.*write load_timeout=300s in the target"):
         knobs.write(WANTED)
 
     assert Versions(base).numbers() == [1]
@@ -132,7 +132,7 @@ def test_a_version_that_the_server_does_not_look_at_is_given_up_after_a_minute(
     server = SlowServer(base, clock, 0.0, looks=False)
     knobs = VersionKnobs(server, Versions(base), Steering(), 1800.0)
 
-    with pytest.raises(TimedOut, match=r"within 60 s.*has not looked at it"):
+    with pytest.raises(Refused, match=r"within 60 s.*has not looked at it"):
         knobs.write(WANTED)
 
     assert clock.now < 70.0

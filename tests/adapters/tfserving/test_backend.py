@@ -165,7 +165,7 @@ def test_a_version_that_is_not_loaded_in_time(embedded: EmbeddedTFServing, send:
     before = files(embedded)
     backend = TFServingBackend(embedded.target, load_timeout=0.0)
 
-    with pytest.raises(TimedOut, match="was removed, the old one still serves"):
+    with pytest.raises(Refused, match="was removed, the old one still serves"):
         backend.apply(Configuration(max_batch_size=8, batch_timeout=0.0))
 
     assert files(embedded) == before

@@ -16,9 +16,9 @@ from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.reconciler import Reconciler
 from tuner.control.drive.watched import Watched
 from tuner.control.drive.windows import Windows
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, TimedOut
 from tuner.interruption import uninterrupted
-from tuner.knobs import ApplyCost, Configuration
+from tuner.knobs import ApplyCost
 
 __all__ = ["Actuator"]
 
@@ -76,9 +76,10 @@ class Actuator:
                 replace(record, outcome="postponed" if oversight.apply else "recommended")
             )
         record = self._write_down(replace(record, outcome="decided"))
-        previous, back = self._reconciler.running, isinstance(decision, Rollback)
+        previous, wanted = self._reconciler.running, decision.configuration
+        back = isinstance(decision, Rollback)
         # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
-        self._reconciler.expect(previous, decision.configuration, back=back)
+        self._reconciler.expect(previous, wanted, back=back)
         try:
             outcome = self._apply(decision)
         except Exception as error:
@@ -89,7 +90,7 @@ class Actuator:
             self._reconciler.unconfirmed = None
             self._journal.changed(record)
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
-            self._reconciler.expect(previous, decision.configuration, back=back, record=record)
+            self._reconciler.expect(previous, wanted, back=back, record=record, late=outcome.late)
             self._journal.stands()
         return record
 
@@ -128,7 +129,7 @@ class Actuator:
             if (ended := self._try_first(decision)) is not None:
                 return ended
             asked = True
-            with uninterrupted():
+            with uninterrupted(self._notify):
                 report = self._set(decision)
         except (Refused, ReadOnly, InvalidInput) as error:
             self._loop.observe(on.Failed(decision))
@@ -142,7 +143,7 @@ class Actuator:
         except AdapterError as error:
             self._notify(f"applying failed: {error}")
             self._loop.observe(on.Failed(decision, refused=False))
-            return Outcome("failed", str(error), certain=not asked)
+            return Outcome("failed", str(error), certain=not asked, late=isinstance(error, TimedOut))
         self._reconciler.running, self._reconciler.lost = report.configuration, None
         self._windows.changed(report)
         self.applied += report.changed

@@ -26,6 +26,8 @@ class Outcome(NamedTuple):
     report: ApplyReport | None = None
     certain: bool = True
     """False if its end was not seen: the server may come to run it all the same."""
+    late: bool = False
+    """Whether the server had begun with it when the waiting ended, and may be at it still."""
 
 
 class Unconfirmed(NamedTuple):
@@ -48,6 +50,8 @@ class Unconfirmed(NamedTuple):
     """Writes down that a change of an earlier life came about, where that life has noted that it failed."""
     seen: bool = False
     """Whether it was seen before the first turn that it came about."""
+    late: bool = False
+    """As of :class:`Outcome`."""
 
     def ended(self, came: bool) -> WindowRecord | None:
         """Return the turn with its end as far as it is known, if that has to be written down.

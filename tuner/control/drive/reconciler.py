@@ -92,6 +92,7 @@ class Reconciler:
         came: Callable[[], None] | None = None,
         within: float = LATE,
         seen: bool = False,
+        late: bool = False,
     ) -> None:
         """Note a change whose end was not seen: the next turns find out whether it came about.
 
@@ -104,11 +105,17 @@ class Reconciler:
             came: Writes down that a change of an earlier life came about, if that has to be done.
             within: How long it may still come about, s.
             seen: Whether it has come about, as was said already; the loop hears of it in the next turn.
+            late: Whether the server had begun with it, and may be at it still.
         """
         deadline = self._now() + within
         self.unconfirmed = Unconfirmed(
-            previous, wanted, back, deadline, record, judged=judged, came=came, seen=seen
+            previous, wanted, back, deadline, record, judged=judged, came=came, seen=seen, late=late
         )
+
+    def late_change(self) -> Unconfirmed | None:
+        """Return the change that the server may still be at, although the waiting for it has ended."""
+        change = self.unconfirmed
+        return change if change is not None and change.late and self._now() < change.deadline else None
 
     def compare(self, found: Found) -> Apply | None:
         """Compare what the server runs with what was applied; return what to restore, if anything.
@@ -195,7 +202,8 @@ class Reconciler:
         if (record := change.ended(came)) is not None:
             self._ended(record)
         early = self._now() < change.deadline and previous is not None and same(running, previous)
-        self.unconfirmed = change._replace(failed=True) if early else None
+        late = change.late and not self.may_have_restarted
+        self.unconfirmed = change._replace(failed=True, late=late) if early else None
         if came:
             self.lost = None
             if not change.seen:

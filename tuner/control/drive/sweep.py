@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Generator, Sequence
 from statistics import median
@@ -10,14 +11,17 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tuner.adapters.backend import Backend
+from tuner.control.drive.late_change import await_late_change
 from tuner.control.drive.watched import Measurer
-from tuner.errors import InvalidInput, Refused
+from tuner.errors import InvalidInput, Refused, TimedOut
 from tuner.files.stored import Part, Stored
 from tuner.interruption import uninterrupted
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
 
 __all__ = ["Outcome", "SweepResult", "SweepRow", "measure_configurations"]
+
+log = logging.getLogger(__name__)
 
 Restore = Callable[[], object]
 Outcome = Measurement | Refused | InvalidInput
@@ -58,6 +62,9 @@ def measure_configurations(
                 except (Refused, InvalidInput) as refusal:
                     yield configuration, refusal
                     continue
+                except TimedOut:
+                    await_late_change(backend, configuration, log.warning)  # else it comes after `restore`
+                    raise
                 settle = report.settle if report.changed else 0.0
                 measurement = profiler.measure(seconds, settle=settle)
                 for _ in range(RETRIES):

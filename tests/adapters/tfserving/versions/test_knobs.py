@@ -125,7 +125,7 @@ def test_a_version_that_the_server_does_not_look_at_is_told_from_one_that_loads_
     monkeypatch.setattr(server, "serving", lambda: 1)
     knobs = VersionKnobs(server, versions, Steering(), 0.1)
 
-    with pytest.raises(TimedOut, match="version 2 was not available") as found:
+    with pytest.raises(Refused, match="version 2 was not available") as found:
         knobs.write(WANTED)
 
     assert ("base_path=" in str(found.value) and "config=" in str(found.value)) == (state is None)

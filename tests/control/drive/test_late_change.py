@@ -1,0 +1,147 @@
+"""A change that the server may still be at when a command ends is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import pytest
+
+from tests.builders import configuration
+from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising
+from tests.control.drive.test_sweep import Still
+from tuner.control.drive import late_change as module
+from tuner.control.drive.late_change import await_late_change
+from tuner.control.drive.sweep import measure_configurations
+from tuner.errors import AdapterError, Refused, TimedOut, Unreachable
+from tuner.knobs import Configuration
+
+LATE = TimedOut("Triton did not load the changed model within 90 s; it may still do so")
+
+
+class Loading(FakeClock):
+    """A clock at which a server comes to run something.
+
+    Args:
+        at: When, s.
+    """
+
+    def __init__(self, at: float) -> None:
+        super().__init__()
+        self.at = at
+        self.loads: Callable[[], None] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.time >= self.at:
+            self.loads()
+
+
+def loading(at: float, wanted: Configuration) -> tuple[Loading, FakeServer]:
+    """A server that comes to run a configuration at a time."""
+    clock = Loading(at)
+    server = FakeServer(clock, lambda _: 0.02)
+    clock.loads = lambda: setattr(server, "running", wanted)
+    return clock, server
+
+
+def test_it_is_waited_for_until_it_runs() -> None:
+    """Then whoever ends the command can put back what shall run."""
+    clock, server = loading(120.0, configuration(2))
+    said: list[str] = []
+
+    await_late_change(server, configuration(2), said.append, clock=clock)
+
+    assert 120.0 <= clock.now() < 122.0
+    assert said == [
+        "the server may still load max_batch_size=2 max_queue_delay=0ms instances=1: "
+        "waiting for up to 600 s until it does; Ctrl-C ends that"
+    ]
+
+
+def test_a_server_that_does_not_come_to_run_it_is_left() -> None:
+    """And that is said."""
+    clock, server = loading(1e9, configuration(2))
+    said: list[str] = []
+
+    await_late_change(server, configuration(2), said.append, clock=clock, seconds=30.0)
+
+    assert clock.now() == 30.0
+    assert "may come to run max_batch_size=2" in said[-1]
+
+
+def test_ctrl_c_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not end the command, which has more to do."""
+    clock, server = loading(1e9, configuration(2))
+    said: list[str] = []
+
+    def interrupted(_: float) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(clock, "sleep", interrupted)
+    await_late_change(server, configuration(2), said.append, clock=clock)
+
+    assert len(said) == 2
+
+
+def test_a_server_that_is_away_for_a_moment_is_asked_again() -> None:
+    """It may be too busy with loading to answer."""
+    clock, server = loading(10.0, configuration(2))
+    server.away_until = 5.0
+
+    await_late_change(server, configuration(2), lambda _: None, clock=clock)
+
+    assert server.running == configuration(2)
+
+
+@pytest.mark.parametrize(
+    ("error", "late"), [(LATE, True), (Unreachable("reset"), False), (Refused("out of memory"), False)]
+)
+def test_only_what_the_server_had_begun_with_is_late(
+    error: AdapterError, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is away, or refuses, loads nothing."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    driver, _ = drive(server, configuration(2))
+    monkeypatch.setattr(server, "apply", raising(error))
+    driver.step()
+
+    found = driver.reconciler.late_change()
+
+    assert (found is not None) == late
+    assert found is None or found.wanted == configuration(2)
+
+
+def test_a_restart_of_the_server_ends_what_it_was_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to wait for."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    driver, _ = drive(server, configuration(2))
+    monkeypatch.setattr(server, "apply", raising(LATE))
+    driver.step()
+
+    server.restarted = True
+    driver.step()
+
+    assert driver.reconciler.late_change() is None
+
+
+def test_a_sweep_waits_before_it_puts_back_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the server would come to run what was swept after the sweep has ended."""
+    clock, server = loading(100.0, configuration(2))
+    monkeypatch.setattr(module, "WallClock", lambda: clock)
+    apply = server.apply
+
+    def late(wanted: Configuration) -> NoReturn:
+        server.apply = apply  # type: ignore[method-assign]
+        raise LATE
+
+    server.apply = late  # type: ignore[method-assign]
+    sweep = measure_configurations(
+        server, Still(), [configuration(2)], seconds=1.0, restore=lambda: server.apply(configuration())
+    )
+
+    with pytest.raises(TimedOut):
+        next(sweep)
+
+    assert clock.now() >= 100.0
+    assert server.running == configuration()
