@@ -14,6 +14,11 @@ from tuner.files.renewed import STAYS, Renewed
 
 __all__ = ["ControlClient"]
 
+NO_TLS = "WRONG_VERSION_NUMBER"
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+CUT_OFF = "Socket closed"
+"""What gRPC says where a server ends the connection, as one that expects TLS or a certificate of ours."""
+WHO_ASKS = "it wants to know who asks: name the file of a token with token_file=, and tls=grpc"
 TargetT = TypeVar("TargetT", bound=LiveTarget)
 log = logging.getLogger(__name__)
 
@@ -93,7 +98,7 @@ class ControlClient(ABC, Generic[TargetT]):
         """Return the error of ours that a failed call stands for."""
         address, model = self._target.address, self._target.model
         if status == "UNAVAILABLE":
-            return Unreachable(f"{address}: {words}; {self.hint}")
+            return Unreachable(f"{address}: {self._explained(words)}")
         if status == "DEADLINE_EXCEEDED":
             return TimedOut(f"{address}: no answer in time")
         if status == "UNIMPLEMENTED":
@@ -102,7 +107,20 @@ class ControlClient(ABC, Generic[TargetT]):
             if self._known:
                 return Unreachable(f"{address} no longer serves '{model}': {words}")
             return UnknownModel(model, self.models())
-        return AdapterError(f"{address}: {words} ({status})")
+        fix = f"; {WHO_ASKS}" if status == "UNAUTHENTICATED" else ""
+        return AdapterError(f"{address}: {words} ({status}){fix}")
+
+    def _explained(self, words: str) -> str:
+        """Return why a server does not answer, with what to look at, by what gRPC says of the connection."""
+        secured = self._target.security.grpc
+        if secured and NO_TLS in words:
+            return "it does not speak TLS there; leave tls= out of the target, or name its port with TLS"
+        if secured and UNTRUSTED in words:
+            return f"{words}; does ca= name the authority of its certificate, and the target the host in it?"
+        if CUT_OFF not in words or self._known:  # one that we have reached may have ended
+            return f"{words}; {self.hint}"
+        option = "a certificate of ours (cert= and key=)" if secured else "TLS (tls=grpc)"
+        return f"{words}; {self.hint} Does it want {option}?"
 
     def close(self) -> None:
         """Close the connection. May be called twice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.adapters.connection.client import ControlClient
+from tuner.adapters.connection.security import Security
 from tuner.adapters.connection.target import LiveTarget
 from tuner.errors import AdapterError, TimedOut, UnknownModel, Unreachable
 
@@ -12,8 +13,8 @@ from tuner.errors import AdapterError, TimedOut, UnknownModel, Unreachable
 class Failure(Exception):
     """What a client library raises."""
 
-    def __init__(self, status: str) -> None:
-        super().__init__("its words")
+    def __init__(self, status: str, words: str = "its words") -> None:
+        super().__init__(words)
         self.status = status
 
 
@@ -45,12 +46,36 @@ def client() -> Client:
         ("UNIMPLEMENTED", Unreachable, "host:1 is no Toy: its words"),
         ("NOT_FOUND", UnknownModel, "does not serve 'mine'; models loaded: other"),
         ("INTERNAL", AdapterError, r"host:1: its words \(INTERNAL\)"),
+        (
+            "UNAUTHENTICATED",
+            AdapterError,
+            r"its words \(UNAUTHENTICATED\); .* with token_file=, and tls=grpc",
+        ),
     ],
 )
 def test_statuses_are_translated(client: Client, status: str, expected: type[Exception], said: str) -> None:
     """The message names the address and what to look at."""
     with pytest.raises(expected, match=said), client.translated():
         raise Failure(status)
+
+
+@pytest.mark.parametrize(
+    ("secured", "words", "said"),
+    [
+        (True, "SSL_ERROR_SSL: OPENSSL_internal:WRONG_VERSION_NUMBER", "host:1: it does not speak TLS there"),
+        (True, "CERTIFICATE_VERIFY_FAILED: unable to get local issuer", "does ca= name the authority"),
+        (True, "Socket closed", r"Does it want a certificate of ours \(cert= and key=\)\?"),
+        (False, "Socket closed", r"its gRPC port\? Does it want TLS \(tls=grpc\)\?"),
+        (False, "Connection refused", r"host:1: Connection refused; is Toy running, .* its gRPC port\?$"),
+    ],
+)
+def test_what_is_wrong_with_tls_is_named_with_its_option(secured: bool, words: str, said: str) -> None:
+    """As real servers were seen to end connections."""
+    security = Security(grpc=secured)
+    client = Client(LiveTarget(url="toy://host:1/mine", host="host", port=1, model="mine", security=security))
+
+    with pytest.raises(Unreachable, match=said), client.translated():
+        raise Failure("UNAVAILABLE", words)
 
 
 def test_a_model_that_was_served_has_gone_away(client: Client) -> None:
