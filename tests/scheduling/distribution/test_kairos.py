@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.scheduling.catalogue import build_policy, options_of
-from tuner.scheduling.cluster import ClusterSpec, SessionSpec
+from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.distribution.predictor import learn, predict, spread
 from tuner.scheduling.policy import arrive, finish, wake
 
@@ -47,37 +47,86 @@ def sent_to(policy: Any) -> int:
     return int(policy.cluster.commands[policy.cluster.board[0].commands - 1].accelerator)
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
-def test_a_pair_costs_what_is_to_be_expected(noise: float) -> None:
-    """Eq. 8 weighted by the risk, from the error of the request and of the one that runs before it."""
-    policy = taught(noise, spread=1.0)
-    now, sizes, ran = 1.0, (85, 92, 99), 60
-    come(policy, 1, ran, now)
+@pytest.mark.parametrize(
+    ("running", "sizes"), [((60,), (85, 92, 99)), ((60, 40), (40, 60, 62))], ids=["one", "two"]
+)
+@pytest.mark.parametrize(("noise", "factor"), [(0.0, 1.0), (0.05, 1.0), (0.2, 1.0), (0.05, 2.0)])
+def test_a_pair_costs_what_is_to_be_expected(
+    noise: float, factor: float, running: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    """Eq. 8 weighted by the risk, from the error of the request and of the one that runs before it.
+
+    Where two run, the one on a slow instance ends so late that a request behind it may just be in time.
+    """
+    policy = taught(noise, spread=factor)
+    now = 1.0
+    for number, items in enumerate(running):
+        come(policy, number, items, now)
     wake(policy, now)
-    busy, ends = sent_to(policy), now + predict(policy.predictor, KINDS[sent_to(policy)], 0, ran)
+    before = {
+        int(command.accelerator): int(command.items)
+        for command in policy.cluster.commands[: policy.cluster.board[0].commands]
+    }
     for number, items in enumerate(sizes):
-        come(policy, 2 + number, items, now + 0.01)
+        come(policy, len(running) + number, items, now + 0.01)
 
     wake(policy, now + 0.01)
 
-    cost = policy.matching.cost[:3, :3]
-    risks = []
+    risks = {}
     for row, items in enumerate(sizes):
         for instance, kind in enumerate(KINDS):
-            time, error = predict(policy.predictor, kind, 0, items), spread(policy.predictor, kind, 0)
-            left = ends - now - 0.01 if instance == busy else 0.0
-            other = predict(policy.predictor, KINDS[busy], 0, ran) * spread(policy.predictor, KINDS[busy], 0)
-            deviation = np.hypot(time * error, other if instance == busy else 0.0)
-            length = left + time
+            error = factor * spread(policy.predictor, kind, 0)
+            ran = predict(policy.predictor, kind, 0, before[instance]) if instance in before else 0.0
+            time = predict(policy.predictor, kind, 0, items)
+            length = max(ran - 0.01, 0.0) + time
+            deviation = np.hypot(time * error, ran * error)
             risk = 1 - NormalDist(length, deviation).cdf(QOS) if deviation > 1e-9 else float(length > QOS)
             risk = 1.0 if length > 0.98 * QOS else risk
-            weight = policy.weight[kind, 0]
-            assert cost[row, instance] == pytest.approx(
-                weight * ((1 - risk) * length + risk * 10 * QOS), rel=1e-6
+            assert policy.matching.cost[row, instance] == pytest.approx(
+                policy.weight[kind, 0] * ((1 - risk) * length + risk * 10 * QOS), rel=1e-6
             )
-            risks.append(risk)
-    assert any(0.01 < risk < 0.99 for risk in risks) == (noise > 0)
-    assert 1.0 in risks
+            risks[row, instance] = risk
+    doubtful = [instance for (_, instance), risk in risks.items() if 0.01 < risk < 0.99]
+    assert bool(doubtful) == (noise > 0)
+    assert len(running) == 1 or noise == 0 or set(doubtful) & set(before)
+    assert 1.0 in risks.values()
+
+
+def test_what_is_not_known_yet_is_worth_as_much_as_the_fastest() -> None:
+    """C_j is 1 for every kind until a request has ended there; a third where it took three times as long."""
+    latency = np.outer(PER_ITEM, np.arange(101))
+    spec = ClusterSpec(sessions=[SessionSpec(name="a", slo=QOS, latency=latency)], kinds=[0, 1])
+    policy = build_policy("kairos", spec)
+    weights = [policy.weight[:, 0].tolist()]
+    now = 0.0
+    for number in range(2):
+        come(policy, number, 50, now)
+    wake(policy, now)
+    for instance, slope in enumerate(PER_ITEM):
+        finish(policy, instance, 50 * slope)
+        weights.append(policy.weight[:, 0].tolist())
+
+    assert weights[:2] == [[1.0, 1.0]] * 2
+    assert weights[2] == pytest.approx([1.0, 1 / 3])
+
+
+@pytest.mark.parametrize(("now", "left"), [(0.03, 0.03), (0.1, 0.0)])
+def test_a_pair_takes_what_is_left_and_the_way_there(now: float, left: float) -> None:
+    """Eq. 2: the request that was sent at 0 ends at 60 ms, 10 on the way; what is overdue ends now."""
+    latency = np.outer(PER_ITEM[:1], np.arange(101))
+    sessions = [SessionSpec(name="a", slo=QOS, latency=latency)]
+    spec = ClusterSpec(sessions=sessions, kinds=[0, 0], delays=Delays(control=0.004, data=0.006))
+    policy = build_policy("kairos", spec, options_of("kairos")(learn=False))
+    come(policy, 0, 50, 0.0)
+    wake(policy, 0.0)
+    busy = sent_to(policy)
+
+    come(policy, 1, 40, now)
+    wake(policy, now)
+
+    cost = policy.matching.cost[0, :2]
+    assert cost[1 - busy] == pytest.approx(0.01 + 0.04)
+    assert cost[busy] == pytest.approx(left + 0.01 + 0.04)
 
 
 def test_what_was_believed_is_judged() -> None:
