@@ -46,7 +46,7 @@ from tuner.scheduling.distribution.pool import (
 )
 from tuner.scheduling.distribution.predictor import Predictor, believed, learn_last, make_predictor, spread
 from tuner.scheduling.policy import Functions, register
-from tuner.scheduling.requests import arrival_of, begin, has_room, items_of
+from tuner.scheduling.requests import arrival_of, begin, items_of
 from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
 
 __all__ = ["Kairos", "KairosOptions", "build", "derive"]
@@ -126,7 +126,8 @@ class Kairos(NamedTuple):
 def build(spec: ClusterSpec, options: KairosOptions | None = None) -> Kairos:
     """Return the state at time 0."""
     options = options or KairosOptions()
-    cluster = build_cluster(spec, commands=len(spec.sessions) + 3 * len(spec.kinds) + 64)
+    # Room for all that one matching can do: refuse every candidate, then send a request to every instance.
+    cluster = build_cluster(spec, commands=len(spec.sessions) + (PER_INSTANCE + 1) * len(spec.kinds) + 64)
     kinds, sessions, size = cluster.latency.shape
     instances = cluster.accelerators.size
     rule = records(1, RULE)
@@ -256,7 +257,7 @@ def _refuse(policy: Kairos, count: int) -> bool:
         for kind in range(policy.times.size):
             least = min(least, believed(policy, kind, queue, items_of(cluster, queue, position)))
         waited = cluster.board[0].now - arrival_of(cluster, queue, position)
-        if waited + travel(cluster) + least > cluster.sessions[queue].budget and has_room(cluster):
+        if waited + travel(cluster) + least > cluster.sessions[queue].budget:
             refuse_request(cluster, policy.pool, queue, position)
             refused = True
     return refused
