@@ -130,12 +130,15 @@ def test_plans_are_for_the_largest_factor_that_fits(
             [load.budget / 2 for load in loads]
         )  # standard deviations in half of its time
         served = ((np.sqrt(room**2 + 4 * planned) - room) / 2) ** 2  # served + room sqrt(served) = planned
-        if pack_arrays(load_arrays(loads, rates=1e-6 * served), limit=len(rows)) is None:
+        if pack_arrays(load_arrays(loads, rates=(1e-6 * served).tolist()), limit=len(rows)) is None:
             continue  # no factor fits
         assert served / rates == pytest.approx(served[0] / rates[0], rel=1e-6)
-        assert pack_arrays(load_arrays(loads, rates=0.999 * planned), limit=len(rows)) is not None
+        assert pack_arrays(load_arrays(loads, rates=(0.999 * planned).tolist()), limit=len(rows)) is not None
         more = 1.003 * served
-        assert pack_arrays(load_arrays(loads, rates=more + room * np.sqrt(more)), limit=len(rows)) is None
+        assert (
+            pack_arrays(load_arrays(loads, rates=(more + room * np.sqrt(more)).tolist()), limit=len(rows))
+            is None
+        )
 
 
 def unlike(*slos: float) -> list[SessionSpec]:

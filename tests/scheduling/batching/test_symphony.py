@@ -423,12 +423,14 @@ def test_a_faster_profile_holds_for_what_waits() -> None:
 
     set_beliefs("symphony", taught, [fast[None]], Delays())
 
-    given = []
+    given: list[list[tuple[float, tuple[int, ...]]]] = []
     for policy in (taught, always):
         given.append([])
         while policy.cluster.board[0].wake_at < 30 * MS:
             wake(policy, max(float(policy.cluster.board[0].wake_at), 12 * MS))
-            given[-1] += [(policy.cluster.board[0].now, command.numbers) for command in noted(policy.cluster)]
+            given[-1] += [
+                (float(policy.cluster.board[0].now), command.numbers) for command in noted(policy.cluster)
+            ]
     assert given[0] == given[1]
     assert given[0]
 
