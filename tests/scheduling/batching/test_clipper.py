@@ -105,6 +105,16 @@ def test_budget() -> None:
     assert trace.dropped == {4: 6.0, 5: 6.0}
 
 
+@pytest.mark.parametrize("delays", [Delays(control=1.0), Delays(data=0.5)])
+def test_budget_allows_for_the_network(delays: Delays) -> None:
+    """At 3 s, or 2.5, four requests would take 5 s of the 5 or 5.5 that are left, and 1 or 2 to get there."""
+    spec = cluster(session(beta=1.0, slo=8.0), delays=delays)
+
+    trace = run(ClipperOptions(sizing="budget"), spec, [0.0] * 6)
+
+    assert sizes(trace) == [1, 3]
+
+
 @pytest.mark.parametrize("sizing", ["aimd", "throughput", "budget"])
 def test_sends_what_will_be_late(sizing: Sizing) -> None:
     """A request whose deadline has not passed is sent, although it cannot be met any more."""
