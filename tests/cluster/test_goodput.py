@@ -128,6 +128,19 @@ def test_a_rate_without_requests_is_not_good() -> None:
     assert min(trial.rate for trial in found.evaluations) < 1
 
 
+@pytest.mark.parametrize("overall", [False, True])
+def test_of_a_rate_at_which_nothing_came_nothing_is_known(overall: bool) -> None:
+    """None of no requests was late; that is no goodput."""
+
+    def run(tried: Scenario) -> Any:
+        return Fake(0.0, tried, requests=0)
+
+    found = goodput(scenario(), run=run, good=Good(overall=overall))
+
+    assert found.rate == 0.0
+    assert not any(trial.kept for trial in found.evaluations)
+
+
 def test_a_schedule_that_begins_after_the_end_is_refused() -> None:
     """Nothing can be said of its goodput; where only one session's does, there is one."""
     late = [[0, 0], [20, 500]]

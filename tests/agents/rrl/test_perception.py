@@ -247,22 +247,6 @@ def test_a_new_era_begins_with_the_first_window_on_the_changed_machine() -> None
     assert measured.fresh(LOW) == windows
 
 
-def test_a_changed_machine_is_explored_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a window teaches counts for as long as at first: windows before the change do not count."""
-    agent, state = make(), State(level=LOW, configuration=7)
-    agent.start_from(make_prior([RATES[LOW]], lambda _: TRUTH[LOW]))
-    for _ in range(10):
-        agent.update(state, 7, float(TRUTH[LOW][7]), state)
-    asked: list[int] = []
-    monkeypatch.setattr("tuner.agents.rrl.perception.horizon", lambda _, n: asked.append(n) or 5.0)
-
-    agent.select(state)
-    smooth(agent).smoother.measured.begin_era(2)
-    agent.select(state)
-
-    assert asked == [10, 2]
-
-
 @pytest.mark.compiled
 def test_an_unchanged_machine_is_not_doubted() -> None:
     """No era ends in 120 windows under two loads."""

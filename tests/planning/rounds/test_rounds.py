@@ -97,7 +97,7 @@ def test_a_job_that_is_never_in_time_leaves_its_accelerator_to_others() -> None:
     loads = [never, *example_loads({"A": 64.0})]
 
     for rule in ("nexus", "fifo"):
-        admitted = admit(rule, loads, 1)  # type: ignore[arg-type]
+        admitted = admit(rule, loads, 1)
 
         assert [node.loads for node in admitted.nodes] == [((1, 64.0),)]
         assert admitted.bad_rate == pytest.approx(1 / 65)

@@ -336,6 +336,34 @@ def test_a_saved_agent_goes_on_with_the_cores_of_its_machine(tmp_path: Path) -> 
     assert moved[two].mean() < 0.9 * same[two].mean()
 
 
+def test_a_server_with_other_cores_is_another_machine() -> None:
+    """What was measured before it moved bears on a similar one; with as many cores it is the same."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    assert isinstance(agent.perception, SmoothPerception)
+    agent.update(state(), SPACE.encode(SPACE.default), 0.8, state())
+    measured, eras = agent.perception.smoother.measured, []
+
+    for cores in (2.0, 8.0, 8.0):
+        agent.perception.move(cores)
+        eras.append(measured.era)
+
+    assert eras == [0, 1, 1]
+    assert (len(measured), measured.fresh(22)) == (1, 0)
+
+
+def test_once_the_estimator_knows_the_server_the_process_describes_the_difference() -> None:
+    """That varies less than costs do; what was fitted to costs is no beginning for it."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    assert isinstance(agent.perception, SmoothPerception)
+    smoother = agent.perception.smoother
+    before = math.exp(smoother.theta[-2])
+
+    agent.belief(state())
+
+    assert (before, math.exp(smoother.theta[-2])) == pytest.approx((1.0, 0.15))
+    assert smoother.constants.deviation == 0.15
+
+
 def test_a_saved_agent_that_watched_nothing_still_has_the_estimator(tmp_path: Path) -> None:
     """It is ready with its first window."""
     RRL(SPACE, objective=OBJECTIVE, synchronous=True).save(tmp_path)
