@@ -94,6 +94,29 @@ def test_overall_counts_all_requests_together() -> None:
     assert overall.to_json() == {"rate": overall.rate, "bad_rate": overall.outcome.bad_rate}
 
 
+def test_overall_the_quantiles_of_sessions_count_by_their_requests() -> None:
+    """With 100 requests each, of which 10 % and 1 % may be late, 5.5 % of all may be."""
+    sessions = [
+        {
+            "name": f"s{quantile}",
+            "alpha_ms": 1,
+            "beta_ms": 5,
+            "slo_ms": 25,
+            "rate": 100.0,
+            "quantile": quantile,
+        }
+        for quantile in (0.9, 0.99)
+    ]
+
+    def run(tried: Scenario) -> Any:
+        return Fake(Curve(1000.0)(tried).worst_bad_rate, tried, requests=200)
+
+    two = Scenario.model_validate({"policy": "eager", "accelerators": 2, "sessions": sessions})
+    found = goodput(two, run=run, good=Good(overall=True))
+
+    assert found.rate == pytest.approx(1000 / (1 - 2 * 0.055), rel=0.005)
+
+
 def test_no_rate_and_every_rate() -> None:
     """Nothing kept gives 0 with the lowest tried; everything kept gives the highest of use."""
     nothing = goodput(scenario(), run=Curve(0.0))
@@ -163,7 +186,10 @@ def test_progress_is_told_every_trial() -> None:
 
 
 def test_capacity() -> None:
-    """Batches of 20 in 25 ms on two accelerators; two sessions share; unlike accelerators add up."""
+    """Batches of 20 in 25 ms on two accelerators; two sessions share; unlike accelerators add up.
+
+    Larger batches that would miss the SLO do not count, though they take less time for each request.
+    """
     profiles = {"a": {"profile_ms": [10]}, "b": {"profile_ms": [20, 25]}}
     unlike = {
         "policy": "eager",
@@ -174,6 +200,9 @@ def test_capacity() -> None:
     assert capacity(scenario()) == pytest.approx(1600)
     assert capacity(scenario(sessions=2, slo_ms=10)) == pytest.approx(1000)
     assert capacity(Scenario.model_validate(unlike)) == pytest.approx(350)
+    late = {"name": "s", "profile_ms": [20, 35], "slo_ms": 30, "rate": 1}
+    one = Scenario.model_validate({"policy": "eager", "accelerators": 1, "sessions": [late]})
+    assert capacity(one) == pytest.approx(50)
 
 
 def test_few_requests_lengthen_the_simulation() -> None:

@@ -140,6 +140,31 @@ def test_the_rate_falls_when_requests_stop() -> None:
     assert decision.switch.saving > 0
 
 
+def test_the_rate_is_that_of_the_last_thousand_requests() -> None:
+    """Also of a window of which only the number is known; a request that is told late changes no clock."""
+    window, single = planner(), planner()
+    window.observe_window(0.0, 20.0, np.full(2000, 150))
+    for now in (0.0, 2.0, 1.0):
+        single.observe(now, 150)
+
+    assert window.rate == pytest.approx(100.0)
+    assert single.rate == 1.0
+
+
+def test_after_a_switch_the_sizes_that_it_was_made_for_are_no_change() -> None:
+    """They are those of the last thousand requests, and not what the first pool was planned for."""
+    watch, rng, other = planner(), np.random.default_rng(1), parse_sizes("gaussian:850,30")
+    watch.observe_window(0.0, 100.0, PAPER.sample(rng, 8000))
+    watch.observe_window(100.0, 112.5, other.sample(rng, 1000))
+    decision = watch.decide(112.5)
+    watch.switched(decision.pool, 112.5)
+
+    watch.observe_window(112.5, 187.5, other.sample(rng, 6000))
+
+    assert decision.changed
+    assert not watch.decide(187.5).changed
+
+
 def test_a_saving_must_pay_for_the_switch() -> None:
     """With instances that take hours to start, a cheaper pool of other instances is not worth it."""
     pool = {"g4dn.xlarge": 2, "c5n.2xlarge": 3}
