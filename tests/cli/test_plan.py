@@ -86,6 +86,17 @@ rate: 100
             "sessions[1].profile_ms: must not fall, but a batch of 8 takes 9 ms after 50 ms",
         ),
         (
+            "cluster",
+            CLUSTER.replace("{4: 50, 8: 90", "{4: 1.0e-308, 8: 90"),
+            "sessions[1].profile_ms: must be at least 1e-06 ms, but a batch of 4 takes 1e-308 ms",
+        ),
+        (
+            "cluster",
+            CLUSTER.replace("profile_ms: {4: 50, 8: 90, 16: 125}", "alpha_ms: 0, beta_ms: 1.0e-308"),
+            "alpha_ms and beta_ms must be at least 1e-06 ms together",
+        ),
+        ("query", QUERY.replace("slo_ms: ", "slo_ms: 9999999999"), "slo_ms: must be less than or equal to"),
+        (
             "query",
             QUERY.replace("{1: 5, 8: 20}", "{1: 5, 8: -20}"),
             "stages[1].profile_ms: must be above 0 ms, but a batch of 8 takes -20 ms",

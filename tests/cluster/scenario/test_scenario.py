@@ -249,6 +249,7 @@ def test_bad_delays(text: Any, said: str) -> None:
         ({"alpha_ms": -1}, "sessions.0.alpha_ms", "greater than or equal to 0"),
         ({"slo_ms": 5}, "sessions.0.slo_ms", "at least 6 ms, what a batch of 1 takes, but got 5"),
         ({"slo_ms": math.nan}, "sessions.0.slo_ms", "finite"),
+        ({"slo_ms": 1e308}, "sessions.0.slo_ms", "less than or equal to 1000000000"),  # it never ended
         ({"rate": 0}, "sessions.0.rate", "between 1e-06 and 1e+09"),
         ({"rate": "many"}, "sessions.0.rate", "write 500, or [[0, 500], [10, 800]]"),
         ({"rate": [[1, 5]]}, "sessions.0.rate", "begin at 0"),

@@ -36,6 +36,8 @@ FASTEST = 1e9
 """Requests/s above which a rate is taken for a mistake."""
 SLOWEST = 1e-6
 """Requests/s below which a rate is taken for a mistake, too: less than one a week."""
+LONGEST = 1e9
+"""ms; more than a week, above which an SLO is taken for a mistake."""
 ANY_RATE = 1.0
 """Requests/s of a session without a rate, where only the proportions between sessions matter."""
 INTEGER = "integer_poisson"
@@ -193,7 +195,7 @@ class Session(Profile):
     """Instead of one profile: one for each kind of accelerator."""
     model: str | None = Field(default=None, min_length=1)
     """Instead of a profile: the name of the model in the catalogue."""
-    slo_ms: Positive
+    slo_ms: Annotated[Positive, Field(le=LONGEST)]
     """From the arrival to the client's answer."""
     quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = QUANTILE
     """Share of the requests that must be answered within ``slo_ms``."""

@@ -16,7 +16,7 @@ from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_bes
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_json
 from tuner.planning.packing.prefixed import asked_for, prefix_load
-from tuner.planning.pools.catalogue import SoundTable
+from tuner.planning.pools.catalogue import SHORTEST, SoundTable
 
 __all__ = ["KIND", "MOST_BACKENDS", "ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
 
@@ -56,6 +56,8 @@ class LoadProfile(StrictPart):
             raise ValueError("needs one profile: profile_ms, or alpha_ms and beta_ms")
         if line and not (self.alpha_ms or self.beta_ms):
             raise ValueError("alpha_ms and beta_ms must not both be 0")
+        if line and (self.alpha_ms or 0.0) + (self.beta_ms or 0.0) < SHORTEST:
+            raise ValueError(f"alpha_ms and beta_ms must be at least {SHORTEST:g} ms together")
         return self
 
     def latency(self, slo: float) -> np.ndarray:

@@ -24,6 +24,7 @@ from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPar
 from tuner.workload.sizes import SizeDistribution
 
 __all__ = [
+    "SHORTEST",
     "CatalogueFile",
     "InstanceType",
     "Line",
@@ -36,6 +37,8 @@ __all__ = [
 
 LARGEST_BATCH = 1024
 """Items; larger batches are never formed from a line."""
+SHORTEST = 1e-6
+"""ms; no batch is executed within a nanosecond, and a plan would divide by shorter times."""
 
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 Items = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -157,6 +160,8 @@ def _needs_no_repair(table: Table) -> Table:
     for size, time in table.root.items():
         if time <= 0:
             raise ValueError(f"must be above 0 ms, but a batch of {size} takes {time:g} ms")
+        if time < SHORTEST:
+            raise ValueError(f"must be at least {SHORTEST:g} ms, but a batch of {size} takes {time:g} ms")
     for (_, less), (size, more) in pairwise(sorted(table.root.items())):
         if more < less:
             raise ValueError(f"must not fall, but a batch of {size} takes {more:g} ms after {less:g} ms")

@@ -23,6 +23,8 @@ __all__ = ["Call", "Choices", "Query", "QueryStage"]
 
 FASTEST = 1e9
 """Requests/s."""
+LONGEST = 1e9
+"""ms; more than a week."""
 
 Gamma = Annotated[float, Field(strict=True, gt=0, le=1e6)]
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
@@ -110,7 +112,7 @@ class QueryStage(StrictPart):
 class Query(StrictPart):
     """A directed graph of stages with one SLO: a tree, or one whose branches join again."""
 
-    slo_ms: Positive
+    slo_ms: Annotated[Positive, Field(le=LONGEST)]
     """From the query's arrival to the answer of its last stage."""
     rate: Annotated[float, Field(strict=True, gt=0, le=FASTEST)]
     """Queries/s."""
