@@ -117,7 +117,9 @@ class ControlClient(ABC, Generic[TargetT]):
             return "it does not speak TLS there; leave tls= out of the target, or name its port with TLS"
         if secured and UNTRUSTED in words:
             return f"{words}; does ca= name the authority of its certificate, and the target the host in it?"
-        if CUT_OFF not in words or self._known:  # one that we have reached may have ended
+        if self._known:  # its address is right, and it has ended
+            return words
+        if CUT_OFF not in words:
             return f"{words}; {self.hint}"
         option = "a certificate of ours (cert= and key=)" if secured else "TLS (tls=grpc)"
         return f"{words}; {self.hint} Does it want {option}?"

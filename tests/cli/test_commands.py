@@ -46,6 +46,23 @@ def test_observe_prints_windows(tuner: Say) -> None:
     assert all(80 < w["arrival_rate"] < 120 for w in windows)
 
 
+def test_a_run_without_traffic_says_what_it_lacks(tuner: Say) -> None:
+    """It is no neighbour that disturbs its windows."""
+    printed = tuner("run", "sim://mlp?rate=0.0001", "--slo", "p95=30ms", "--windows", "2", "--dry-run")
+
+    assert "no request came in 2 of 2 windows: give --rate 20 to send some" in printed
+    assert "neighbours" not in printed
+
+
+def test_a_run_with_few_requests_says_that_its_windows_take_long(tuner: Say) -> None:
+    """Once, before the first of them; the lines show tenths of requests per second."""
+    command = ("run", "sim://mlp?rate=0.5", "--slo", "p95=30ms", "--windows", "5", "--window", "5s")
+    printed = tuner(*command, "--dry-run")
+
+    assert printed.count("few requests come, or few are timed: the next windows take 30 s") == 1
+    assert " 0.5 r/s" in printed or " 0.4 r/s" in printed or " 0.6 r/s" in printed
+
+
 def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner: Say, tmp_path: Path) -> None:
     """The report holds every window with its reason, and the SLO is kept at the end."""
     printed = tuner("run", "sim://mlp?rate=150&seed=3", "--slo", "p95=30ms", "--windows", "12", "--out", "r")

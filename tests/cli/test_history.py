@@ -15,6 +15,7 @@ from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
 from tuner.control.store.journal import StoreJournal
+from tuner.control.store.known import current_target
 from tuner.control.store.store import Store
 from tuner.knobs import ApplyCost, Configuration
 
@@ -159,7 +160,7 @@ def test_what_failed_and_what_changed_nothing_is_explained_too(run: Run) -> None
 def test_what_somebody_else_set_is_not_what_a_change_came_to(run: Run) -> None:
     """Neither in the first window after it nor on average."""
     store = Store(Path("servetune.db"))
-    target, theirs = store.current("mlp")["id"], configuration(16)  # type: ignore[index]
+    target, theirs = current_target(store, "mlp")["id"], configuration(16)  # type: ignore[index]
     with store.writing() as db:
         db.execute("DELETE FROM window WHERE number > 2")
         db.execute("UPDATE decision SET observed = NULL")
@@ -195,7 +196,7 @@ def test_nothing_is_said_that_is_not_known(run: Run) -> None:
     record = WindowRecord(number=4, measurement=None, decision=last, outcome="recommended")
     running = dict(configuration())
     state = RunState(target="x", original=running, current=running)
-    store.decided(store.current("mlp")["id"], record, state, kept=False)  # type: ignore[index]
+    store.decided(current_target(store, "mlp")["id"], record, state, kept=False)  # type: ignore[index]
     store.close()
 
     _, out, _ = run("explain", "5")

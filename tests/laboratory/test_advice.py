@@ -16,7 +16,7 @@ from tuner.control.decide.evidence import SPREAD
 from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace, Role
 from tuner.laboratory.advice import ServerBelief, advise
-from tuner.measurement import NOT_KNOWN
+from tuner.measurement import NOT_KNOWN, UNANSWERED
 
 
 @pytest.mark.parametrize(("share", "change"), [(0.02, True), (-0.02, False)])
@@ -299,6 +299,14 @@ def test_a_window_of_another_configuration_is_left_out() -> None:
     assert advice.rows[0].measured == pytest.approx(0.010)
     with pytest.raises(InvalidInput, match="changed while it was watched"):
         advise(SPACE, OBJECTIVE, configuration(8), before)
+
+
+def test_without_traffic_there_is_nothing_to_recommend() -> None:
+    """And the message says what helps."""
+    idle = replace(measurement(NOT_KNOWN), arrival_rate=0.0, requests=0, disturbed=(UNANSWERED,))
+
+    with pytest.raises(InvalidInput, match="no request came while it was watched; give --rate 20"):
+        advise(SPACE, OBJECTIVE, configuration(), [idle, idle])
 
 
 def test_what_runs_outside_the_grids_is_shown_as_it_is() -> None:

@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 
+FEW = 10.0
+"""Requests/s below which a window's line shows tenths."""
 NOTICED = 0.01
 """Contention above which a window's line shows it."""
 
@@ -164,8 +166,9 @@ def window_text(record: WindowRecord, space: KnobSpace, objective: Objective, ru
     if m.disturbed:
         mark = "[yellow]~[/yellow]"
     failed = f" [red]{m.failures} failed[/red]" if m.failures else ""
+    few = ".1" if 0 < m.arrival_rate < FEW else ".0"
     line = (
-        f"{record.number:4d}  {m.arrival_rate:5.0f} r/s  {statistic} {m.text(statistic):>7} {mark}  "
+        f"{record.number:4d}  {m.arrival_rate:5{few}f} r/s  {statistic} {m.text(statistic):>7} {mark}  "
         f"cpu {number_text(m.cpu, '4.2f')}{failed}  {configuration_text(space, m.configuration)}"
     )
     verb = {"Apply": "[cyan]apply[/cyan]", "Rollback": "[red]roll back[/red]"}.get(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tuner.control import Driver, WindowRecord
 from tuner.errors import StorageError
 from tuner.files.storage import make_folder
+from tuner.measurement import WITHOUT_TRAFFIC
 from tuner.profiler.attachment import Attachment
 from tuner.report.folder import DATA, write_report
 from tuner.report.recorder import Recorder
@@ -34,6 +35,8 @@ class WindowTotals:
 
     windows: int = 0
     disturbed: int = 0
+    idle: int = 0
+    """Windows in which no request came."""
     answered: int = 0
     """Requests."""
     failed: int = 0
@@ -47,6 +50,7 @@ class WindowTotals:
         if (m := record.measurement) is not None:
             self.windows += 1
             self.disturbed += bool(m.disturbed)
+            self.idle += m.arrival_rate == 0
             self.answered += m.requests
             self.failed += m.failures
 
@@ -91,6 +95,8 @@ class RunReport:
         seen = self.totals
         if 2 * seen.disturbed <= seen.windows:
             return ""
+        if 2 * seen.idle > seen.windows:
+            return f"no request came in {seen.idle} of {seen.windows} windows: {WITHOUT_TRAFFIC}"
         return (
             f"{seen.disturbed} of {seen.windows} windows were disturbed and left out "
             "(the report says by what): longer windows see less of neighbours that come and go"

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
 
+LONG_WINDOW = 10.0
+"""s from which on a window that was lengthened is announced: whoever watches waits for it."""
+
 
 def new_run_folder(out: Path | None) -> Path:
     """Create the folder of a run, by default ``runs/<time>``, with a number for a second one of that time.
@@ -91,6 +94,8 @@ class TuningSession:
     """Whether what the server ran before is restored at the end, instead of leaving the best."""
     save_policy: Path | None = None
     """The folder in which what was learned is saved at the end; None saves nothing."""
+    _longer: bool = False
+    """Whether the last window was far longer than asked for."""
     _settled: bool = False
     """Whether the server was left in good order."""
     _written: bool = False
@@ -162,9 +167,17 @@ class TuningSession:
 
     def step(self, phase: str = "tune", *, last: bool = False) -> WindowRecord:
         """Run one window and print it; after the last one nothing is tried any more."""
+        self._say_if_longer(self.driver.loop.window(self.driver.window))
         record = self.driver.step(last=last)
         self._note(record, phase)
         return record
+
+    def _say_if_longer(self, seconds: float) -> None:
+        """Say that the next window is far longer than asked for, unless the one before was, too."""
+        longer = seconds >= max(2 * self.driver.window, LONG_WINDOW)
+        if longer and not self._longer:
+            self.say(f"[dim]few requests come, or few are timed: the next windows take {seconds:.0f} s[/dim]")
+        self._longer = longer
 
     def _note(self, record: WindowRecord, phase: str) -> None:
         self.report.add(record, phase)

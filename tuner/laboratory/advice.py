@@ -16,7 +16,7 @@ from tuner.control.decide.validation import LOOKS_BACK, implausible
 from tuner.duration import is_cut
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace, Role
-from tuner.measurement import NOT_KNOWN, Measurement, known, median_known
+from tuner.measurement import NOT_KNOWN, WITHOUT_TRAFFIC, Measurement, known, median_known
 from tuner.objective import Objective, unsaturated
 
 __all__ = ["Advice", "AdviceRow", "advise"]
@@ -107,6 +107,8 @@ def advise(
     quiet = [m for m, problem in zip(watched, problems, strict=True) if not problem]
     if not quiet:
         why = "; ".join(sorted(set(problems)))
+        if all(m.arrival_rate == 0 for m in watched):
+            raise InvalidInput("TARGET", "no request came while it was watched", WITHOUT_TRAFFIC)
         raise InvalidInput("TARGET", f"no window could be used ({why})", "see --rate and --window")
     rate = float(np.median([m.arrival_rate for m in quiet]))
     now = AdviceRow(

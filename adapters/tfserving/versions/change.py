@@ -12,7 +12,7 @@ from tuner.adapters.tfserving.client import VersionState, VersionStatus
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.room import Room
 from tuner.adapters.tfserving.versions.steering import Steering
-from tuner.errors import AdapterError, Refused, TimedOut
+from tuner.errors import AdapterError, Refused
 
 __all__ = ["VersionChanger", "VersionServer"]
 

@@ -86,6 +86,14 @@ def test_a_model_that_was_served_has_gone_away(client: Client) -> None:
         raise Failure("NOT_FOUND")
 
 
+def test_a_server_that_was_reached_is_not_asked_for_its_port(client: Client) -> None:
+    """Its address is right: it has ended, or restarts."""
+    client._known = True
+
+    with pytest.raises(Unreachable, match=r"^host:1: its words$"), client.translated():
+        raise Failure("UNAVAILABLE")
+
+
 def test_a_closed_channel_and_other_errors(client: Client) -> None:
     """gRPC says ValueError to a closed channel; what is no failure of gRPC passes through."""
     with pytest.raises(Unreachable, match="connection was closed"), client.translated():
