@@ -39,7 +39,8 @@ def observe(
             described = attachment.description
             console.print(plain(f"{described.model} on {described.server} {described.version}"))
             print_notes(console, described.notes)
-            console.print(f"running: {configuration_text(attachment.space, attachment.backend.current())}")
+            running = configuration_text(attachment.space, attachment.backend.current())
+            console.print(f"running: {running or 'no knob that can be read or turned'}")
         windows = attachment.profiler.watch(interval)
         for measurement in islice(windows, count) if count else windows:
             if as_json:
