@@ -95,6 +95,17 @@ rate: 100
             CLUSTER.replace("profile_ms: {4: 50, 8: 90, 16: 125}", "alpha_ms: 0, beta_ms: 1.0e-308"),
             "alpha_ms and beta_ms must be at least 1e-06 ms together",
         ),
+        (
+            "query",
+            QUERY.replace("rate: 100", "rate: 1.0e-308"),
+            "rate: must be greater than or equal to 0.000001",
+        ),
+        (
+            "query",
+            QUERY.replace("profile_ms: {1: 5, 8: 20}", "alpha_ms: 1.0e+308, beta_ms: 1"),
+            "stages[1].alpha_ms: must be less than or equal to 1000000000",
+        ),
+        ("instances", f"budget: 1.0e+308\n{CATALOGUE}{SESSION}", "budget: must be less than or equal to"),
         ("query", QUERY.replace("slo_ms: ", "slo_ms: 9999999999"), "slo_ms: must be less than or equal to"),
         (
             "query",

@@ -30,6 +30,8 @@ __all__ = ["PAPER", "PLANNERS", "Form", "use_of"]
 MOST_SESSIONS = 20_000
 """Copies counted; each takes about 80 KB."""
 MOST_ACCELERATORS = 1_000_000
+MOST_BUDGET = 1e9
+"""$/h; more is taken for a mistake."""
 LONGEST = 1e7
 """s; over longer times a time in seconds is not exact to a nanosecond."""
 PLANNERS = {"nexus": "nexus", "oblivious": "nexus", "symphony": "symphony"}
@@ -81,7 +83,7 @@ class Form(StrictPart):
     list itself."""
     instances: tuple[Rented, ...] | None = None
     """Instead of accelerators: instances of the catalogue's types, a list of ``{type, count}``."""
-    budget: Positive | None = None
+    budget: Annotated[Positive, Field(le=MOST_BUDGET)] | None = None
     """$/h; a plan needs it."""
     rate: Annotated[float, Field(strict=True, ge=SLOWEST, le=FASTEST)] | None = None
     """Requests/s of all sessions together, shared out by popularity; then sessions have no rates."""

@@ -23,6 +23,8 @@ __all__ = ["Call", "Choices", "Query", "QueryStage"]
 
 FASTEST = 1e9
 """Requests/s."""
+SLOWEST = 1e-6
+"""Requests/s; less than one a week."""
 LONGEST = 1e9
 """ms; more than a week."""
 
@@ -59,9 +61,9 @@ class QueryStage(StrictPart):
     name: str = Field(min_length=1)
     profile_ms: SoundTable | None = None
     """Milliseconds by batch size; between the sizes the time is interpolated."""
-    alpha_ms: NotNegative | None = None
+    alpha_ms: Annotated[NotNegative, Field(le=LONGEST)] | None = None
     """Instead of a table: ms per request of the batch."""
-    beta_ms: NotNegative | None = None
+    beta_ms: Annotated[NotNegative, Field(le=LONGEST)] | None = None
     """Per batch."""
     max_batch: Count | None = None
     next: tuple[Call, ...] = ()
@@ -114,7 +116,7 @@ class Query(StrictPart):
 
     slo_ms: Annotated[Positive, Field(le=LONGEST)]
     """From the query's arrival to the answer of its last stage."""
-    rate: Annotated[float, Field(strict=True, gt=0, le=FASTEST)]
+    rate: Annotated[float, Field(strict=True, ge=SLOWEST, le=FASTEST)]
     """Queries/s."""
     worst_case: Annotated[bool, Field(strict=True)] = False
     """Whether a request's time includes what it waits at worst: while its batch gathers, or for the batch
