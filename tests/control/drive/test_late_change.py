@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -17,6 +18,12 @@ from tuner.errors import AdapterError, Refused, TimedOut, Unreachable
 from tuner.knobs import Configuration
 
 LATE = TimedOut("Triton did not load the changed model within 90 s; it may still do so")
+
+
+def late_at_ctrl_c(_: Configuration) -> NoReturn:
+    """A change that is late, while somebody presses Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+    raise LATE
 
 
 class Loading(FakeClock):
@@ -125,22 +132,43 @@ def test_a_restart_of_the_server_ends_what_it_was_loading(monkeypatch: pytest.Mo
     assert driver.reconciler.late_change() is None
 
 
-def test_a_sweep_waits_before_it_puts_back_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the server would come to run what was swept after the sweep has ended."""
+def test_ctrl_c_during_a_late_change_does_not_make_it_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the place of the error that says so."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    driver, _ = drive(server, configuration(2))
+    monkeypatch.setattr(server, "apply", late_at_ctrl_c)
+
+    with pytest.raises(KeyboardInterrupt):
+        driver.step()
+
+    found = driver.reconciler.late_change()
+    assert found is not None
+    assert found.wanted == configuration(2)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"), [(raising(LATE), TimedOut), (late_at_ctrl_c, KeyboardInterrupt)]
+)
+def test_a_sweep_waits_before_it_puts_back_what_ran(
+    change: Callable[[Configuration], NoReturn],
+    error: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the server would come to run what was swept after the sweep has ended, also by Ctrl-C."""
     clock, server = loading(100.0, configuration(2))
     monkeypatch.setattr(module, "WallClock", lambda: clock)
     apply = server.apply
 
     def late(wanted: Configuration) -> NoReturn:
         server.apply = apply  # type: ignore[method-assign]
-        raise LATE
+        change(wanted)
 
     server.apply = late  # type: ignore[method-assign]
     sweep = measure_configurations(
         server, Still(), [configuration(2)], seconds=1.0, restore=lambda: server.apply(configuration())
     )
 
-    with pytest.raises(TimedOut):
+    with pytest.raises(error):
         next(sweep)
 
     assert clock.now() >= 100.0

@@ -11,13 +11,13 @@ from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import RunJournal, WindowRecord
+from tuner.control.drive.late_change import uninterrupted_change
 from tuner.control.drive.outcome import Outcome, left_behind
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.reconciler import Reconciler
 from tuner.control.drive.watched import Watched
 from tuner.control.drive.windows import Windows
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, TimedOut
-from tuner.interruption import uninterrupted
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
 from tuner.knobs import ApplyCost
 
 __all__ = ["Actuator"]
@@ -90,7 +90,8 @@ class Actuator:
             self._reconciler.unconfirmed = None
             self._journal.changed(record)
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
-            self._reconciler.expect(previous, wanted, back=back, record=record, late=outcome.late)
+            late = self._reconciler.late_change() is not None
+            self._reconciler.expect(previous, wanted, back=back, record=record, late=late)
             self._journal.stands()
         return record
 
@@ -129,8 +130,9 @@ class Actuator:
             if (ended := self._try_first(decision)) is not None:
                 return ended
             asked = True
-            with uninterrupted(self._notify):
-                report = self._set(decision)
+            report = uninterrupted_change(
+                lambda: self._set(decision), self._reconciler.still_under_way, self._notify
+            )
         except (Refused, ReadOnly, InvalidInput) as error:
             self._loop.observe(on.Failed(decision))
             if self._loop.memory.pause:
@@ -143,7 +145,7 @@ class Actuator:
         except AdapterError as error:
             self._notify(f"applying failed: {error}")
             self._loop.observe(on.Failed(decision, refused=False))
-            return Outcome("failed", str(error), certain=not asked, late=isinstance(error, TimedOut))
+            return Outcome("failed", str(error), certain=not asked)
         self._reconciler.running, self._reconciler.lost = report.configuration, None
         self._windows.changed(report)
         self.applied += report.changed

@@ -1,4 +1,4 @@
-"""Waits, before a command ends, for a change that the server may still be at.
+"""Notes, and waits before a command ends, for a change that the server may still be at.
 
 A Triton goes on loading a model after our waiting for it has ended. A command that ended meanwhile would
 leave a server that comes to run, minutes later, what nobody has judged.
@@ -9,18 +9,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from tuner.adapters.backend import Backend
+from tuner.adapters.backend import ApplyReport, Backend
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.outcome import LATE
-from tuner.errors import AdapterError
+from tuner.errors import AdapterError, TimedOut
+from tuner.interruption import uninterrupted
 from tuner.knobs import Configuration
 from tuner.profiler.clock import WallClock
 from tuner.profiler.source import Clock
 
-__all__ = ["await_late_change"]
+__all__ = ["await_late_change", "uninterrupted_change"]
 
 POLL = 1.0
 """How often the server is asked what it runs, s."""
+
+
+def uninterrupted_change(
+    change: Callable[[], ApplyReport],
+    late: Callable[[], object],
+    say: Callable[[str], object] | None = None,
+) -> ApplyReport:
+    """Change a server; signals that would end the process wait until that has ended.
+
+    A signal that came meanwhile is raised in the place of the change's error, so what has to be known of a
+    late change is noted before.
+
+    Args:
+        change: Changes the server.
+        late: Notes that the server may still be at the change.
+        say: Told when a signal has to wait, as for :func:`uninterrupted`.
+
+    Returns:
+        The report of the change.
+    """
+    with uninterrupted(say):
+        try:
+            return change()
+        except TimedOut:
+            late()
+            raise
 
 
 def await_late_change(

@@ -26,8 +26,6 @@ class Outcome(NamedTuple):
     report: ApplyReport | None = None
     certain: bool = True
     """False if its end was not seen: the server may come to run it all the same."""
-    late: bool = False
-    """Whether the server had begun with it when the waiting ended, and may be at it still."""
 
 
 class Unconfirmed(NamedTuple):
@@ -51,7 +49,7 @@ class Unconfirmed(NamedTuple):
     seen: bool = False
     """Whether it was seen before the first turn that it came about."""
     late: bool = False
-    """As of :class:`Outcome`."""
+    """Whether the server had begun with it when the waiting ended, and may be at it still."""
 
     def ended(self, came: bool) -> WindowRecord | None:
         """Return the turn with its end as far as it is known, if that has to be written down.

@@ -112,6 +112,11 @@ class Reconciler:
             previous, wanted, back, deadline, record, judged=judged, came=came, seen=seen, late=late
         )
 
+    def still_under_way(self) -> None:
+        """Note that the server may still be at the expected change, although the waiting has ended."""
+        if (change := self.unconfirmed) is not None:
+            self.unconfirmed = change._replace(late=True, deadline=self._now() + LATE)
+
     def late_change(self) -> Unconfirmed | None:
         """Return the change that the server may still be at, although the waiting for it has ended."""
         change = self.unconfirmed

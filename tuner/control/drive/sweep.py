@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from tuner.adapters.backend import Backend
-from tuner.control.drive.late_change import await_late_change
+from tuner.control.drive.late_change import await_late_change, uninterrupted_change
 from tuner.control.drive.watched import Measurer
-from tuner.errors import InvalidInput, Refused, TimedOut
+from tuner.errors import InvalidInput, Refused
 from tuner.files.stored import Part, Stored
 from tuner.interruption import uninterrupted
 from tuner.knobs import Configuration
@@ -53,18 +54,17 @@ def measure_configurations(
     Yields:
         Each configuration with its measurement, or with the error that it cannot be set.
     """
+    late: list[Configuration] = []  # what the server may still come to run
     try:
         for _ in range(repeats):
             for configuration in configurations:
                 try:
-                    with uninterrupted():
-                        report = backend.apply(configuration)
+                    report = uninterrupted_change(
+                        partial(backend.apply, configuration), partial(late.append, configuration)
+                    )
                 except (Refused, InvalidInput) as refusal:
                     yield configuration, refusal
                     continue
-                except TimedOut:
-                    await_late_change(backend, configuration, log.warning)  # else it comes after `restore`
-                    raise
                 settle = report.settle if report.changed else 0.0
                 measurement = profiler.measure(seconds, settle=settle)
                 for _ in range(RETRIES):
@@ -73,8 +73,12 @@ def measure_configurations(
                     measurement = profiler.measure(seconds)
                 yield configuration, measurement
     finally:
-        with uninterrupted():
-            restore()
+        try:
+            for configuration in late:  # else it comes after `restore`
+                await_late_change(backend, configuration, log.warning)
+        finally:
+            with uninterrupted():
+                restore()
 
 
 class SweepRow(Part):
