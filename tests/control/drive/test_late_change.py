@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import configuration
-from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising
+from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising, unseen
 from tests.control.drive.test_sweep import Still
 from tuner.control.drive import late_change as module
 from tuner.control.drive.late_change import await_late_change
@@ -117,6 +117,25 @@ def test_only_what_the_server_had_begun_with_is_late(
 
     assert (found is not None) == late
     assert found is None or found.wanted == configuration(2)
+
+
+@pytest.mark.parametrize("metrics_only", [True, False])
+def test_a_server_that_does_not_answer_for_a_moment_may_still_load(
+    metrics_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be too busy with loading; that it was restarted is not known."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    driver, _ = drive(server, configuration(2))
+    monkeypatch.setattr(server, "apply", raising(LATE))
+    driver.step()
+
+    if metrics_only:
+        monkeypatch.setattr(server, "measure", unseen)
+    else:
+        server.away_until = server.clock.now() + 3.0
+    driver.step()
+
+    assert driver.reconciler.late_change() is not None
 
 
 def test_a_restart_of_the_server_ends_what_it_was_loading(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,8 @@ class Driver:
         except AdapterError as error:
             return self._recover(error, watching=watching)
         self._said.clear()
-        self.reconciler.may_have_restarted |= measurement.restarted
+        if measurement.restarted:
+            self.reconciler.restarted()
         if found.apart:  # the window shows no one configuration
             disturbed = (*measurement.disturbed, found.apart)
             measurement = replace(measurement, configuration=found.configuration, disturbed=disturbed)

@@ -117,6 +117,15 @@ class Reconciler:
         if (change := self.unconfirmed) is not None:
             self.unconfirmed = change._replace(late=True, deadline=self._now() + LATE)
 
+    def restarted(self) -> None:
+        """Note that the server's process was seen to have begun anew: what it was loading is over.
+
+        One that was only away may have been too busy with loading to answer.
+        """
+        self.may_have_restarted = True
+        if (change := self.unconfirmed) is not None:
+            self.unconfirmed = change._replace(late=False)
+
     def late_change(self) -> Unconfirmed | None:
         """Return the change that the server may still be at, although the waiting for it has ended."""
         change = self.unconfirmed
@@ -207,8 +216,7 @@ class Reconciler:
         if (record := change.ended(came)) is not None:
             self._ended(record)
         early = self._now() < change.deadline and previous is not None and same(running, previous)
-        late = change.late and not self.may_have_restarted
-        self.unconfirmed = change._replace(failed=True, late=late) if early else None
+        self.unconfirmed = change._replace(failed=True) if early else None
         if came:
             self.lost = None
             if not change.seen:
