@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from tuner.adapters.backend import Backend
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, TunerError, Unreachable
+from tuner.errors import (
+    AdapterError,
+    InvalidInput,
+    ReadOnly,
+    Refused,
+    StillLoading,
+    TimedOut,
+    TunerError,
+    Unreachable,
+)
 from tuner.knobs import Configuration
 
 __all__ = [
@@ -91,7 +100,7 @@ def restore_each(backends: Mapping[str, Backend]) -> dict[str, TunerError]:
 def failure(problem: str, doubtful: Mapping[str, TunerError], as_before: str) -> AdapterError:
     """Return the error of a change that failed and was taken back.
 
-    It is a refusal only if all surely run what they ran before.
+    It is a refusal only if all surely run what they ran before, and says so if one is still loading.
 
     Args:
         problem: Why the change failed.
@@ -101,5 +110,6 @@ def failure(problem: str, doubtful: Mapping[str, TunerError], as_before: str) ->
     if not doubtful:
         return Refused(f"{problem}; {as_before}")
     names = [name if str(error) in problem else f"{name} ({error})" for name, error in doubtful.items()]
-    kinds = (type(error) for error in doubtful.values() if isinstance(error, IN_DOUBT))
-    return next(kinds, AdapterError)(f"{problem}; not certain to run as before: {', '.join(names)}")
+    kinds = [type(error) for error in doubtful.values() if isinstance(error, IN_DOUBT)]
+    kind = StillLoading if StillLoading in kinds else next(iter(kinds), AdapterError)
+    return kind(f"{problem}; not certain to run as before: {', '.join(names)}")

@@ -11,6 +11,7 @@
     └── AdapterError            the world's failure, seen through an adapter
         ├── Unreachable         no answer from the server
         ├── TimedOut            an answer began but did not come in time
+        │   └── StillLoading    the server goes on with a change, and may come to run it later
         ├── ReadOnly            the server does not accept changes; observing still works
         └── Refused             the server refused a configuration; the old one still serves
 
@@ -33,6 +34,7 @@ __all__ = [
     "InvalidInput",
     "ReadOnly",
     "Refused",
+    "StillLoading",
     "StorageError",
     "TimedOut",
     "TunerError",
@@ -165,6 +167,10 @@ class Unreachable(AdapterError):
 
 class TimedOut(AdapterError):
     """The server answered too late, or did not finish in time."""
+
+
+class StillLoading(TimedOut):
+    """The server goes on with a change although our waiting has ended, and may come to run it later."""
 
 
 class ReadOnly(AdapterError):

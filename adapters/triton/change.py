@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tuner.adapters.live.waiting import comes_true, longer
 from tuner.adapters.triton.batching import BATCHING
 from tuner.adapters.triton.configuration import ModelConfig, normal_form
-from tuner.errors import AdapterError, Refused, TimedOut
+from tuner.errors import AdapterError, Refused, StillLoading, TimedOut
 
 __all__ = ["ADDED", "AddsBatching", "ModelControl", "Reader", "change", "runs_with_batching", "serves"]
 
@@ -58,7 +58,8 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
         Refused: It refused, or runs something else by now. What it ran serves: ``before``, or what somebody
             else has loaded meanwhile.
         AddsBatching: It cannot run without dynamic batching. ``before`` serves.
-        TimedOut: It did not finish, and may do so later.
+        StillLoading: It did not finish, and may do so later.
+        TimedOut: It did not answer in time.
         AdapterError: It does not answer, or serves neither configuration.
     """
     if normal_form(control.config()) != normal_form(before):  # it may be another model by now
@@ -77,7 +78,7 @@ def change(control: ModelControl, before: ModelConfig, after: ModelConfig, timeo
         if comes_true(lambda: serves(control, after), timeout / 2, poll=POLL, despite=(AdapterError,)):
             return
         problem = f"Triton did not load the changed model within {1.5 * timeout:g} s"
-        raise TimedOut(f"{problem}; it may still do so; {longer(timeout)}") from late
+        raise StillLoading(f"{problem}; it may still do so; {longer(timeout)}") from late
     if not serves(control, after):
         kind, problem = Refused, "Triton accepted the configuration but runs another"
         if runs_with_batching(control, after):

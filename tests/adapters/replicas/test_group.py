@@ -22,6 +22,7 @@ from tuner.errors import (
     AdapterError,
     InvalidInput,
     Refused,
+    StillLoading,
     StorageError,
     TimedOut,
     TunerError,
@@ -135,6 +136,19 @@ def test_one_that_may_change_later_makes_no_refusal(group: ReplicaGroup, servers
 
     assert servers["a"].applied == [wanted, configuration()]
     assert servers["bb"].applied == [configuration()]
+
+
+def test_one_that_is_still_loading_is_waited_for_whatever_is_with_the_others(
+    group: ReplicaGroup, servers: dict[str, Server]
+) -> None:
+    """The kind of the error says so."""
+    wanted = configuration(batch=8)
+    servers["a"].fails[wanted] = Unreachable("reset")
+    servers["bb"].fails[wanted] = StillLoading("it may still load")
+    servers["ccc"].refuses = True
+
+    with pytest.raises(StillLoading, match="ccc: no"):
+        group.apply(wanted)
 
 
 def test_one_that_does_not_go_back_keeps_no_other_from_it(

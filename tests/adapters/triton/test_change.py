@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from tuner.adapters.triton import change as module
 from tuner.adapters.triton.change import change
-from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, Unreachable
+from tuner.errors import AdapterError, ReadOnly, Refused, StillLoading, TimedOut, Unreachable
 
 BEFORE = {"max_batch_size": 8, "name": "m"}
 AFTER = {"max_batch_size": 8, "name": "m", "dynamic_batching": {}}
@@ -130,10 +130,26 @@ def test_late_and_not_done() -> None:
     """It is reported, and nothing is sent that could collide with it."""
     control = FakeControl(TimedOut("late"))
 
-    with pytest.raises(TimedOut, match="may still do so"):
+    with pytest.raises(StillLoading, match="may still do so"):
         change(control, BEFORE, AFTER, 0.0)
 
     assert control.loads == [AFTER]
+
+
+def test_a_server_that_hangs_before_the_change_was_begun_loads_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is nothing to wait for."""
+    control = FakeControl()
+
+    def hangs() -> NoReturn:
+        raise TimedOut("no answer in time")
+
+    monkeypatch.setattr(control, "config", hangs)
+    with pytest.raises(TimedOut) as caught:
+        change(control, BEFORE, AFTER, 1.0)
+
+    assert not isinstance(caught.value, StillLoading)
 
 
 def test_read_only() -> None:

@@ -14,10 +14,10 @@ from tests.control.drive.test_sweep import Still
 from tuner.control.drive import late_change as module
 from tuner.control.drive.late_change import await_late_change
 from tuner.control.drive.sweep import measure_configurations
-from tuner.errors import AdapterError, Refused, TimedOut, Unreachable
+from tuner.errors import AdapterError, Refused, StillLoading, TimedOut, Unreachable
 from tuner.knobs import Configuration
 
-LATE = TimedOut("Triton did not load the changed model within 90 s; it may still do so")
+LATE = StillLoading("Triton did not load the changed model within 90 s; it may still do so")
 
 
 def late_at_ctrl_c(_: Configuration) -> NoReturn:
@@ -102,12 +102,19 @@ def test_a_server_that_is_away_for_a_moment_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "late"), [(LATE, True), (Unreachable("reset"), False), (Refused("out of memory"), False)]
+    ("error", "late"),
+    [
+        (LATE, True),
+        (TimedOut("version 2 is loaded, but does not serve"), False),
+        (TimedOut("127.0.0.1:8001: no answer in time"), False),
+        (Unreachable("reset"), False),
+        (Refused("out of memory"), False),
+    ],
 )
 def test_only_what_the_server_had_begun_with_is_late(
     error: AdapterError, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that is away, or refuses, loads nothing."""
+    """A server that is away, hangs, or refuses loads nothing, nor does one that has taken the change back."""
     server = FakeServer(FakeClock(), lambda _: 0.02)
     driver, _ = drive(server, configuration(2))
     monkeypatch.setattr(server, "apply", raising(error))
@@ -166,7 +173,7 @@ def test_ctrl_c_during_a_late_change_does_not_make_it_forgotten(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("change", "error"), [(raising(LATE), TimedOut), (late_at_ctrl_c, KeyboardInterrupt)]
+    ("change", "error"), [(raising(LATE), StillLoading), (late_at_ctrl_c, KeyboardInterrupt)]
 )
 def test_a_sweep_waits_before_it_puts_back_what_ran(
     change: Callable[[Configuration], NoReturn],
@@ -192,3 +199,19 @@ def test_a_sweep_waits_before_it_puts_back_what_ran(
 
     assert clock.now() >= 100.0
     assert server.running == configuration()
+
+
+def test_a_sweep_of_a_server_that_hangs_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not begun cannot come late."""
+    clock, server = loading(1e9, configuration(2))
+    monkeypatch.setattr(module, "WallClock", lambda: clock)
+    restored: list[float] = []
+    server.apply = raising(TimedOut("no answer in time"))  # type: ignore[method-assign]
+    sweep = measure_configurations(
+        server, Still(), [configuration(2)], seconds=1.0, restore=lambda: restored.append(clock.now())
+    )
+
+    with pytest.raises(TimedOut):
+        next(sweep)
+
+    assert restored == [0.0]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from tuner.adapters.backend import ApplyReport, Backend
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.outcome import LATE
-from tuner.errors import AdapterError, TimedOut
+from tuner.errors import AdapterError, StillLoading
 from tuner.interruption import uninterrupted
 from tuner.knobs import Configuration
 from tuner.profiler.clock import WallClock
@@ -36,7 +36,7 @@ def uninterrupted_change(
 
     Args:
         change: Changes the server.
-        late: Notes that the server may still be at the change.
+        late: Notes that the server goes on with the change, as after `StillLoading`.
         say: Told when a signal has to wait, as for :func:`uninterrupted`.
 
     Returns:
@@ -45,7 +45,7 @@ def uninterrupted_change(
     with uninterrupted(say):
         try:
             return change()
-        except TimedOut:
+        except StillLoading:
             late()
             raise
 
