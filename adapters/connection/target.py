@@ -12,7 +12,15 @@ from tuner.duration import parse_duration
 from tuner.errors import InvalidInput
 from tuner.printable import one_line
 
-__all__ = ["LOADING", "LOAD_TIMEOUT", "LiveTarget", "TargetForm", "parse_live_target", "port_option"]
+__all__ = [
+    "LOADING",
+    "LOAD_TIMEOUT",
+    "LONGEST_LOAD",
+    "LiveTarget",
+    "TargetForm",
+    "parse_live_target",
+    "port_option",
+]
 
 LOAD_TIMEOUT = 60.0
 """How long a server may take to load a changed model, s."""

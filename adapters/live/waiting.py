@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tuner.adapters.connection.target import LONGEST_LOAD
 from tuner.errors import AdapterError, TimedOut
 
 __all__ = ["comes_true", "insist", "longer", "wait_until"]
@@ -22,7 +23,10 @@ def longer(timeout: float) -> str:
     Args:
         timeout: What it says, s.
     """
-    return f"if it takes longer to load, write load_timeout={max(5 * timeout, 1):.0f}s in the target"
+    if timeout >= LONGEST_LOAD:
+        return f"load_timeout={LONGEST_LOAD:.0f}s is the longest that a target may say"
+    seconds = min(max(5 * timeout, 1.0), LONGEST_LOAD)
+    return f"if it takes longer to load, write load_timeout={seconds:.0f}s in the target"
 
 
 def comes_true(

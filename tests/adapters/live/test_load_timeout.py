@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,19 @@ def test_what_is_no_time_to_load_is_refused(scheme: str, value: str, words: str)
     """With the option's name."""
     with pytest.raises(InvalidInput, match=f"load_timeout.*{words}"):
         SCHEMES[scheme](f"{scheme}://host/m?load_timeout={value}")
+
+
+@pytest.mark.parametrize("timeout", [0.1, 60.0, 900.0, 3599.0])
+def test_the_advice_is_a_longer_time_that_a_target_may_say(timeout: float) -> None:
+    """Whoever follows it gets no error."""
+    option = re.search(r"load_timeout=\S+", waiting.longer(timeout))
+
+    assert option is not None
+    assert triton.parse_target(f"triton://host/m?{option[0]}").load_timeout > timeout
+
+
+def test_whoever_waits_as_long_as_possible_is_told_so() -> None:
+    assert waiting.longer(3600.0) == "load_timeout=3600s is the longest that a target may say"
 
 
 def test_a_backend_waits_as_long_as_its_target_says(monkeypatch: pytest.MonkeyPatch) -> None:
