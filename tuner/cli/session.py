@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -140,7 +141,7 @@ class TuningSession:
         check_target(attachment, objective.slo, objective.goal, apply=apply)
         folder = new_run_folder(out)
         agent = make_agent(objective)
-        slow = SlowChange(lambda sentence: _print(console, f"[dim]{sentence}[/dim]", required=False))
+        slow = SlowChange(lambda sentence: _print_if_read(console, f"[dim]{sentence}[/dim]"))
         state = RunStateFile(folder / "state.json", attachment.space, slow)
         driver = Driver(
             Watched(attachment.backend, attachment.profiler, attachment.clock),
@@ -351,3 +352,9 @@ def _print(console: Console, text: str, required: bool) -> None:
         if required:
             raise
         console.quiet = True
+
+
+def _print_if_read(console: Console, text: str) -> None:
+    """Print a text beside others; that its reader has gone is noticed with the next one that is required."""
+    with suppress(OSError):
+        console.print(text)
