@@ -63,6 +63,16 @@ def test_a_run_with_few_requests_says_that_its_windows_take_long(tuner: Say) -> 
     assert " 0.5 r/s" in printed or " 0.4 r/s" in printed or " 0.6 r/s" in printed
 
 
+def test_a_run_toward_a_long_slo_says_why_its_windows_take_long(tuner: Say) -> None:
+    """It is not for the want of requests."""
+    printed = tuner(
+        "run", "sim://mlp?rate=20", "--slo", "p95=20s", "--windows", "2", "--window", "5s", "--dry-run"
+    )
+
+    assert "the SLO is long: the next windows take 20 s" in printed
+    assert "few requests come" not in printed
+
+
 def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner: Say, tmp_path: Path) -> None:
     """The report holds every window with its reason, and the SLO is kept at the end."""
     printed = tuner("run", "sim://mlp?rate=150&seed=3", "--slo", "p95=30ms", "--windows", "12", "--out", "r")

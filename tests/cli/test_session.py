@@ -16,6 +16,7 @@ from tuner.cli import session as module
 from tuner.cli.console import make_console
 from tuner.cli.session import TuningSession
 from tuner.cli.slow_change import SlowChange
+from tuner.knobs import Configuration
 from tuner.profiler.attachment import attach_for
 from tuner.setting import Setting
 
@@ -79,3 +80,21 @@ def test_a_run_whose_reader_went_during_a_change_ends_with_its_next_line(
 
     with pytest.raises(BrokenPipeError):
         session.say("a window")
+
+
+def test_what_came_late_and_was_put_back_is_not_said_to_come_still(opened: Open) -> None:
+    """The wait for it has seen that it came."""
+    terminal = io.StringIO()
+    session = opened(terminal)
+    original, backend = session.attachment.original, session.attachment.backend
+    wanted = Configuration({**original, "max_batch_size": 8.0})
+    session.driver.reconciler.expect(original, wanted, late=True)
+    backend.apply(wanted)
+    session.restore = True
+
+    with session:
+        session.finish()
+
+    assert backend.current() == original
+    assert "the server may still load" in terminal.getvalue()
+    assert "may still come to run" not in terminal.getvalue()

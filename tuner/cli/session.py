@@ -177,7 +177,10 @@ class TuningSession:
         """Say that the next window is far longer than asked for, unless the one before was, too."""
         longer = seconds >= max(2 * self.driver.window, LONG_WINDOW)
         if longer and not self._longer:
-            self.say(f"[dim]few requests come, or few are timed: the next windows take {seconds:.0f} s[/dim]")
+            latency = self.driver.loop.objective.slo.latency
+            few = seconds > max(self.driver.window, latency)
+            why = "few requests come, or few are timed" if few else "the SLO is long"
+            self.say(f"[dim]{why}: the next windows take {seconds:.0f} s[/dim]")
         self._longer = longer
 
     def _note(self, record: WindowRecord, phase: str) -> None:
@@ -240,13 +243,15 @@ class TuningSession:
         """Wait for a change that the server may still be at: it would come to run it after the end."""
         late, clock = self.driver.reconciler.late_change(), self.attachment.clock
         if late is not None and self.driver.applies:
-            await_late_change(
+            came = await_late_change(
                 self.attachment.backend,
                 late.wanted,
                 lambda sentence: self.say(f"[yellow]{plain(sentence)}[/yellow]"),
                 clock=clock,
                 seconds=late.deadline - clock.now(),
             )
+            if came:
+                self.driver.reconciler.not_under_way()
 
     def _restore(self) -> None:
         self.state.restoring()

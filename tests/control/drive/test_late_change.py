@@ -57,7 +57,7 @@ def test_it_is_waited_for_until_it_runs() -> None:
     clock, server = loading(120.0, configuration(2))
     said: list[str] = []
 
-    await_late_change(server, configuration(2), said.append, clock=clock)
+    assert await_late_change(server, configuration(2), said.append, clock=clock)
 
     assert 120.0 <= clock.now() < 122.0
     assert said == [
@@ -71,7 +71,7 @@ def test_a_server_that_does_not_come_to_run_it_is_left() -> None:
     clock, server = loading(1e9, configuration(2))
     said: list[str] = []
 
-    await_late_change(server, configuration(2), said.append, clock=clock, seconds=30.0)
+    assert not await_late_change(server, configuration(2), said.append, clock=clock, seconds=30.0)
 
     assert clock.now() == 30.0
     assert "may come to run max_batch_size=2" in said[-1]

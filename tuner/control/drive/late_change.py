@@ -57,7 +57,7 @@ def await_late_change(
     *,
     clock: Clock | None = None,
     seconds: float = LATE,
-) -> None:
+) -> bool:
     """Wait until a server runs what it was late to run; say so before, and if it does not come to run it.
 
     Ctrl-C ends the wait. Of several replicas it is enough that one runs it: the others did not get it.
@@ -68,6 +68,9 @@ def await_late_change(
         say: Receives the sentences.
         clock: The time; the wall clock if None.
         seconds: Longest wait, s.
+
+    Returns:
+        Whether it came to run it.
     """
     clock, space = clock or WallClock(), backend.space
     text, deadline = space.format(wanted), clock.now() + seconds
@@ -79,8 +82,9 @@ def await_late_change(
             with suppress(AdapterError):  # it may be away for a moment
                 found = configurations(backend)
                 if any(space.same(space.with_clients(wanted, running), running) for running in found):
-                    return
+                    return True
             if clock.now() >= deadline:
                 break
             clock.sleep(POLL)
     say(f"the server may come to run {text} later: look with `tuner observe`")
+    return False

@@ -123,6 +123,10 @@ class Reconciler:
         One that was only away may have been too busy with loading to answer.
         """
         self.may_have_restarted = True
+        self.not_under_way()
+
+    def not_under_way(self) -> None:
+        """Note that the server is no more at the expected change, whether it runs it or not."""
         if (change := self.unconfirmed) is not None:
             self.unconfirmed = change._replace(late=False)
 
