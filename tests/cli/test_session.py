@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,6 +17,7 @@ from tuner.cli import session as module
 from tuner.cli.console import make_console
 from tuner.cli.session import TuningSession
 from tuner.cli.slow_change import SlowChange
+from tuner.interruption import HELD, uninterrupted
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import attach_for
 from tuner.setting import Setting
@@ -59,9 +61,12 @@ def opened(tmp_path: Path) -> Iterator[Open]:
         yield start
 
 
-def threads_of_changes() -> list[threading.Thread]:
-    """Those that watch a change which takes long."""
-    return [thread for thread in threading.enumerate() if thread.name == "slow-change"]
+def join_threads_of_changes(timeout: float = PROMPT) -> bool:
+    """Wait for those that watch a change; return whether they have ended in time."""
+    threads = [thread for thread in threading.enumerate() if thread.name == "slow-change"]
+    for thread in threads:
+        thread.join(timeout)
+    return not any(thread.is_alive() for thread in threads)
 
 
 def test_a_run_whose_reader_went_during_a_change_ends_with_its_next_line(
@@ -75,8 +80,7 @@ def test_a_run_whose_reader_went_during_a_change_ends_with_its_next_line(
     session.state.restoring()
     assert terminal.written.wait(PROMPT)
     session.state.stands(session.driver._state())
-    for thread in threads_of_changes():
-        thread.join(PROMPT)
+    join_threads_of_changes()
 
     with pytest.raises(BrokenPipeError):
         session.say("a window")
@@ -98,3 +102,62 @@ def test_what_came_late_and_was_put_back_is_not_said_to_come_still(opened: Open)
     assert backend.current() == original
     assert "the server may still load" in terminal.getvalue()
     assert "may still come to run" not in terminal.getvalue()
+
+
+def test_a_change_that_was_broken_off_is_not_said_to_go_on(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a window there is nothing to change at the end, which would end it."""
+    monkeypatch.setattr(module, "SlowChange", partial(SlowChange, after=PROMPT))
+    session = opened(io.StringIO())
+    session.state.restoring()
+
+    with session:
+        session.finish()
+
+    assert join_threads_of_changes(5.0)
+
+
+def interrupting(then: Callable[[], object] = lambda: None) -> Callable[[], None]:
+    """An action in the middle of which somebody presses Ctrl-C."""
+
+    def act() -> None:
+        signal.raise_signal(signal.SIGINT)
+        then()
+
+    return act
+
+
+@pytest.mark.parametrize(("restores", "times"), [(True, 1), (False, 0)])
+def test_only_a_change_at_the_end_is_said_to_have_to_end_first(
+    restores: bool, times: int, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once; not where the server is only asked what it runs."""
+    terminal = io.StringIO()
+    session = opened(terminal)
+    session.restore = restores
+    owner, name = (session.attachment, "restore") if restores else (session.driver, "finish")
+    monkeypatch.setattr(owner, name, interrupting(getattr(owner, name)))
+
+    with pytest.raises(KeyboardInterrupt):
+        session._settle()
+
+    assert terminal.getvalue().count(HELD) == times
+
+
+def test_a_change_at_the_end_says_once_that_it_has_to_end_first(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that wait for its end one says so."""
+    terminal = io.StringIO()
+    session = opened(terminal)
+
+    def finish() -> None:
+        with uninterrupted(session.say):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(session.driver, "finish", finish)
+    with pytest.raises(KeyboardInterrupt):
+        session._settle()
+
+    assert terminal.getvalue().count(HELD) == 1

@@ -231,8 +231,9 @@ class TuningSession:
     def _settle(self) -> None:
         """Leave the server in good order. Ctrl-C, SIGTERM and SIGHUP wait for it."""
         self.state.required = False
+        self.state.broken_off()
         self._await_late_change()
-        with uninterrupted(self.say):
+        with uninterrupted():  # whoever changes the server says that it has to end first
             if self.restore and self.driver.applies:
                 self._restore()
             else:
@@ -256,7 +257,8 @@ class TuningSession:
     def _restore(self) -> None:
         self.state.restoring()
         try:
-            self.attachment.restore()
+            with uninterrupted(self.say):
+                self.attachment.restore()
             self.driver.restored()
         except AdapterError as error:
             self.driver.note_state()
@@ -338,6 +340,10 @@ class RunStateFile(StateFile):
     def restoring(self) -> None:
         """Note that what the server ran before is being put back."""
         self._slow.begin("what it ran before")
+
+    def broken_off(self) -> None:
+        """Note that no change is under way: Ctrl-C may have ended the last one before its end was noted."""
+        self._slow.end()
 
     def stands(self, state: RunState) -> None:
         """Replace the file; a change has ended, whatever came of it."""
