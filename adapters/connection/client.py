@@ -19,6 +19,7 @@ UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 CUT_OFF = "Socket closed"
 """What gRPC says where a server ends the connection, as one that expects TLS or a certificate of ours."""
 WHO_ASKS = "it wants to know who asks: name the file of a token with token_file=, and tls=grpc"
+TOKEN_REFUSED = "it does not take the token that token_file= names: write a valid one into that file"
 TargetT = TypeVar("TargetT", bound=LiveTarget)
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,8 @@ class ControlClient(ABC, Generic[TargetT]):
             if self._known:
                 return Unreachable(f"{address} no longer serves '{model}': {words}")
             return UnknownModel(model, self.models())
-        fix = f"; {WHO_ASKS}" if status == "UNAUTHENTICATED" else ""
+        who_asks = WHO_ASKS if self._target.security.token_file is None else TOKEN_REFUSED
+        fix = f"; {who_asks}" if status == "UNAUTHENTICATED" else ""
         return AdapterError(f"{address}: {words} ({status}){fix}")
 
     def _explained(self, words: str) -> str:

@@ -18,7 +18,7 @@ POLL = 0.1
 
 
 def longer(timeout: float) -> str:
-    """Return what to do about a model that takes longer to load than a target says.
+    """Return what to do about a model that takes longer to load, or a server to restart, than a target says.
 
     Args:
         timeout: What it says, s.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tuner.adapters.live.waiting import insist
+from tuner.adapters.live.waiting import insist, longer
 from tuner.adapters.tfserving.flags import threads
 from tuner.adapters.tfserving.restart_command import RESTART_KNOBS, RestartCommand, words
 from tuner.errors import AdapterError, Refused, TimedOut
@@ -103,7 +103,10 @@ class ThreadKnobs:
         try:
             insist(lambda: self._verify(values, old), self._timeout)
         except AdapterError as why:
-            raise TimedOut(f"{self._command} did not bring the server back: {why}") from why
+            problem = f"{self._command} did not bring the server back: {why}"
+            if not isinstance(why, Refused):  # it has not come back yet
+                problem += f"; {longer(self._timeout)}"
+            raise TimedOut(problem) from why
 
     def _verify(self, values: Mapping[str, float], old: float | None) -> None:
         """Raise an error unless a server started after the old one serves with these values.

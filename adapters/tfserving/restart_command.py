@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from tuner.adapters.live.waiting import longer
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut
 from tuner.interruption import uninterrupted
 from tuner.printable import one_line
@@ -84,7 +85,10 @@ class RestartCommand:
             TimedOut: It did not end in time.
         """
         with uninterrupted():
-            self._run(words(values).split(), timeout)
+            try:
+                self._run(words(values).split(), timeout)
+            except TimedOut as late:
+                raise TimedOut(f"{late}; {longer(timeout)}") from late
 
     def _check(self) -> None:
         """Refuse a file that cannot be run, or that another user could replace.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tuner.adapters.connection.client import ControlClient
@@ -57,6 +59,20 @@ def test_statuses_are_translated(client: Client, status: str, expected: type[Exc
     """The message names the address and what to look at."""
     with pytest.raises(expected, match=said), client.translated():
         raise Failure(status)
+
+
+def test_whoever_has_named_a_token_is_told_that_it_is_refused(tmp_path: Path) -> None:
+    """It may have expired: to name a file is no help."""
+    (token := tmp_path / "token").write_text("old")
+    token.chmod(0o600)
+    security = Security(grpc=True, token_file=token)
+    client = Client(LiveTarget(url="toy://host:1/mine", host="host", port=1, model="mine", security=security))
+
+    with (
+        pytest.raises(AdapterError, match="does not take the token that token_file= names"),
+        client.translated(),
+    ):
+        raise Failure("UNAUTHENTICATED")
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ def test_failure_has_its_last_words(command: Callable[..., RestartCommand]) -> N
 
 
 def test_a_command_that_hangs(command: Callable[..., RestartCommand]) -> None:
-    """It is ended."""
-    with pytest.raises(TimedOut, match=r"within 0\.2 s"):
+    """It is ended, and the message names the option that gives it more time."""
+    with pytest.raises(TimedOut, match=r"within 0\.2 s; .* load_timeout=1s in the target"):
         command("exec sleep 30").restart(NOW, 0.2)
 
 
@@ -319,7 +319,7 @@ def test_a_server_that_does_not_come_back() -> None:
 
     knobs = ThreadKnobs(server, server.flags, lambda: server.born, serving, 0.3)
 
-    with pytest.raises(Refused, match="nobody there"):
+    with pytest.raises(Refused, match=r"nobody there; .* load_timeout=2s in the target; the server runs"):
         knobs.write({"inter_op": 3.0})
 
     assert away

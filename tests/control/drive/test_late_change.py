@@ -206,7 +206,7 @@ def test_a_sweep_of_a_server_that_hangs_ends_at_once(monkeypatch: pytest.MonkeyP
     clock, server = loading(1e9, configuration(2))
     monkeypatch.setattr(module, "WallClock", lambda: clock)
     restored: list[float] = []
-    server.apply = raising(TimedOut("no answer in time"))  # type: ignore[method-assign]
+    server.apply = raising(TimedOut("no answer in time"))  # type: ignore[method-assign, assignment]
     sweep = measure_configurations(
         server, Still(), [configuration(2)], seconds=1.0, restore=lambda: restored.append(clock.now())
     )
