@@ -88,6 +88,22 @@ def test_a_new_cap_holds_though_an_accelerator_is_free_first() -> None:
     assert [command.numbers for command in commands] == [(1, 2)]
 
 
+def test_a_new_cap_holds_though_the_clock_steps_back() -> None:
+    """The cap is set to 2 while three wait; the fourth request has a time before that of the third."""
+    policy = build(one(*SMALL))
+    for number in range(3):
+        arrive(policy, 0, 0, number, number * MS)
+
+    reconfigure(policy, SymphonyOptions(cap=2))
+    arrive(policy, 0, 0, 3, 1.9 * MS)
+    commands = [*noted(policy.cluster)]
+    while not commands:
+        wake(policy, float(policy.cluster.board[0].wake_at))
+        commands += noted(policy.cluster)
+
+    assert [command.numbers for command in commands] == [(0, 1)]
+
+
 def test_a_faster_profile_holds_for_what_waits() -> None:
     """Requests 1 to 12 are treated as if the profile, 4 b + 5 ms before, had always been b + 5 ms.
 

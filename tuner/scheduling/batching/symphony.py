@@ -233,7 +233,7 @@ def arrive(policy: Symphony, session: int, source: int, number: int, now: float)
     if (
         planned + 1 == waiting(cluster, session)
         and cluster.board[0].early == 0
-        and planned > 0
+        and 0 < planned < candidates[session].largest  # also if the clock steps back after new options
         and now < key_of(policy.timers, session)
         and key_of(policy.ready, session) == np.inf
         and kind == candidates[session].kind
