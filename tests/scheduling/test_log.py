@@ -124,7 +124,7 @@ def test_replay_finds_missing_and_further_commands() -> None:
     ("kind", "field", "value", "message"),
     [
         (ARRIVE, "session", 9, "it has an event of session 9, but the policy's cluster none above "),
-        (ARRIVE, "session", -1, "it has an event of session "),
+        (ARRIVE, "session", -1, "it has an event of session -1, but "),
         (FINISH, "accelerator", 9, "it has an event of accelerator 9, but the policy's cluster none above "),
         (ARRIVE, "items", 9999, "it has an event of size 9999, but the policy's cluster none above "),
     ],

@@ -204,7 +204,8 @@ def _check_cluster(entries: np.ndarray, cluster: Cluster) -> None:
         ("size", arrivals["items"], cluster.latency.shape[2] - 1),
     ):
         if met.size and not 0 <= met.min() <= met.max() <= most:
-            problem = f"it has an event of {what} {met.max()}, but the policy's cluster none above {most}"
+            wrong = met.min() if met.min() < 0 else met.max()
+            problem = f"it has an event of {what} {wrong}, but the policy's cluster none above {most}"
             raise InvalidInput("log", problem, "give a policy of the cluster that was logged")
 
 
