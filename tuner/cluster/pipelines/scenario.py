@@ -70,9 +70,7 @@ class PipelineScenario(StrictPart):
     @classmethod
     def _policy_forms_batches(cls, name: str) -> str:
         known = [one for one in policy_names() if one not in DISTRIBUTION_POLICIES]
-        if name not in known:
-            raise ValueError(f"there is no {name!r} for queries; use one of {', '.join(known)}")
-        check_policy(name, known)
+        check_policy(name, known, use=" for queries")
         if distributes(name):
             raise ValueError(
                 f"{name} makes no batches, as queries need; use one of {', '.join(BATCHING_POLICIES)}"

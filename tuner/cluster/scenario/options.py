@@ -16,18 +16,19 @@ from tuner.scheduling.catalogue import options_of
 __all__ = ["check_policy", "make_options", "option_names"]
 
 
-def check_policy(name: str, usable: Collection[str]) -> None:
+def check_policy(name: str, usable: Collection[str], *, use: str = "") -> None:
     """Check the policy that a file names.
 
     Args:
         name: As the file has it.
         usable: Those that may stand there.
+        use: What for, in the message that there is none, such as " for queries".
 
     Raises:
         ValueError: It is none of them, or that of another package, which cannot be used.
     """
     if name not in usable:
-        raise ValueError(f"there is no {name!r}; use one of {', '.join(usable)}")
+        raise ValueError(f"there is no {name!r}{use}; use one of {', '.join(usable)}")
     try:
         options_of(name)
     except InvalidInput as error:
