@@ -169,9 +169,31 @@ def test_a_policy_of_others_has_no_name_of_ours(site: Path) -> None:
         catalogue.options_of("eager")
 
 
+def test_a_policy_of_others_has_no_name_of_a_preset(run: Run, site: Path) -> None:
+    """A file that names it would get ours."""
+    install(site, "", {"symphony_paper": "fifo_policy"})
+    Path("preset.yaml").write_text(SCENARIO.replace("fifo", "symphony_paper").replace("largest: 4", ""))
+
+    done = run("simulate", "preset.yaml")
+
+    assert done.code == 2
+    assert "policy: 'symphony_paper' is one of ours, and the entry point of fifo_policy" in done.err
+
+
+def test_options_that_are_no_dataclass_are_refused(run: Run, site: Path) -> None:
+    """At the line of the policy, before its options are read."""
+    install(site, "class FifoOptions: largest = 4\ndef build(spec, options): pass", {"fifo": "fifo_policy"})
+
+    done = run("simulate", "scenario.yaml")
+
+    assert done.code == 2
+    assert "scenario.yaml line 2: policy: FifoOptions of fifo is no dataclass; write @data" in done.err
+
+
 def test_longer_names_have_options_too(site: Path) -> None:
     """The dataclass is called as the policy, in the writing of classes."""
-    module = "class LeastSlackOptions: pass\ndef build(spec, options): pass"
+    module = "from dataclasses import dataclass\n@dataclass\nclass LeastSlackOptions: pass\n"
+    module += "def build(spec, options): pass"
     install(site, module, {"least_slack": "fifo_policy", "least-slack": "fifo_policy"})
 
     assert catalogue.options_of("least_slack").__name__ == "LeastSlackOptions"

@@ -8,10 +8,11 @@ again when they change. Third parties add such modules with the entry point grou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ __all__ = [
     "DISTRIBUTION_POLICIES",
     "POLICIES",
     "build_policy",
+    "check_unshared",
     "distributes",
     "options_of",
     "policy_names",
@@ -63,7 +65,10 @@ def options_of(name: str) -> type:
     """
     words = name.replace("-", "_").split("_")
     own = "".join(word.capitalize() for word in words) + "Options"
-    return cast(type, getattr(_module(name), own, NoOptions))
+    options = getattr(_module(name), own, NoOptions)
+    if not (isinstance(options, type) and is_dataclass(options)):
+        raise InvalidInput("policy", f"{own} of {name} is no dataclass", f"write @dataclass above {own}")
+    return options
 
 
 def build_policy(name: str, spec: ClusterSpec, options: Any = None) -> Any:
@@ -107,9 +112,20 @@ def set_beliefs(
         module.derive(policy, options)
 
 
+def check_unshared(name: str) -> None:
+    """Check that a policy or preset of ours shares its name with no installed policy, which would never run.
+
+    Raises:
+        InvalidInput: It does; names the entry point.
+    """
+    if (entry := _added().get(name)) is not None:
+        problem = f"'{name}' is one of ours, and the entry point of {entry.value}"
+        raise InvalidInput("policy", problem, "give that entry point another name, or remove its package")
+
+
 def _module(name: str) -> Any:
     if name in POLICIES:
-        _check_unshared(name)
+        check_unshared(name)
         kind = "distribution" if name in DISTRIBUTION_POLICIES else "batching"
         return import_module(f"tuner.scheduling.{kind}.{name}")
     check_choice("policy", name, policy_names())
@@ -121,10 +137,3 @@ def _added() -> dict[str, EntryPoint]:
     """Return what others have installed, by name. Kept: finding it takes longer than a small simulation."""
     entries = installed(GROUP)
     return {name: entries[name] for name in added(GROUP)}
-
-
-def _check_unshared(name: str) -> None:
-    """Check that a policy of ours shares its name with no installed one, which would never run."""
-    if (entry := _added().get(name)) is not None:
-        problem = f"'{name}' is one of ours, and the entry point of {entry.value}"
-        raise InvalidInput("policy", problem, "give that entry point another name, or remove its package")

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tuner.scheduling.catalogue import check_unshared
+
 __all__ = ["PRESETS", "written_out"]
 
 PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -28,12 +30,16 @@ def written_out(fields: Any) -> Any:
 
     Args:
         fields: As the file has them. What is no preset stays, and is checked by others.
+
+    Raises:
+        InvalidInput: An installed policy has the name of the preset.
     """
     if not isinstance(fields, Mapping) or not isinstance(fields.get("policy"), str):
         return fields
     name = fields["policy"]
     if name not in PRESETS:
         return fields
+    check_unshared(name)
     policy, options = PRESETS[name]
     given = fields.get("options", {})
     merged = {**options, **given} if isinstance(given, Mapping) else given
