@@ -8,10 +8,11 @@ the configurations that it may choose.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, SupportsIndex, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -106,8 +107,10 @@ def check_seed(seed: int) -> int:
     Raises:
         InvalidInput: It is no whole number, or negative.
     """
-    if not isinstance(seed, SupportsIndex):
-        raise InvalidInput("seed", f"{seed!r} is no whole number", "use 0 or a positive one")
-    if seed < 0:
+    try:
+        whole = operator.index(seed)  # an array has the method, too, and refuses
+    except TypeError:
+        raise InvalidInput("seed", f"{seed!r} is no whole number", "use 0 or a positive one") from None
+    if whole < 0:
         raise InvalidInput("seed", f"{seed} is negative", "use 0 or a positive number")
-    return seed
+    return whole

@@ -173,12 +173,16 @@ def _own(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the parameters that a caller gave.
 
     Raises:
-        InvalidInput: They are no mapping, or one sets the load levels: the agent would take those that it is
-            told for other loads.
+        InvalidInput: They are no mapping from names, or one sets the load levels: the agent would take those
+            that it is told for other loads.
     """
     if not isinstance(parameters, Mapping | None):
         raise InvalidInput("parameters", f"{parameters!r} is no mapping", 'write such as {"noise": 0.2}')
     for constant in parameters or {}:
+        if not isinstance(constant, str):
+            raise InvalidInput(
+                f"parameter {constant!r}", "its name is no text", 'write such as {"noise": 0.2}'
+            )
         if constant.partition(".")[0] == "levels":
             raise InvalidInput(
                 f"parameter {constant}", "the load levels are not the agent's own", "leave it out"

@@ -64,7 +64,7 @@ class RRL:
         seed: int = 0,
         synchronous: bool = False,
     ) -> None:
-        check_seed(seed)
+        seed = check_seed(seed)
         self.space = space
         self.parameters = parameters or RRLParameters()
         self.perception: SmoothPerception | TablePerception
@@ -228,7 +228,7 @@ class RRL:
             StorageError: There is no policy, or it is damaged.
         """
         folder = Path(folder)
-        check_seed(seed)
+        seed = check_seed(seed)
         manifest, arrays = read_policy(folder)
         check_knobs(folder, manifest, space)
         if objective is not None:

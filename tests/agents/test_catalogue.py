@@ -146,8 +146,11 @@ def test_the_constants_there_are_do_not_list_the_load_levels(name: str) -> None:
         ({"seed": 1.5}, "seed: 1.5 is no whole number; use 0 or a positive one"),
         ({"seed": "a"}, "seed: 'a' is no whole number"),
         ({"seed": None}, "seed: None is no whole number"),
+        ({"seed": np.array([1, 2])}, r"seed: array\(\[1, 2\]\) is no whole number"),
+        ({"seed": np.array(3.0)}, r"seed: array\(3.\) is no whole number"),
         ({"start": "a"}, "start: 'a' is no number of a configuration; 0 to "),
         ({"start": 1.5}, "start: 1.5 is no number of a configuration; 0 to "),
+        ({"parameters": {1: 2}}, "parameter 1: its name is no text"),
         ({"parameters": [1]}, r"parameters: \[1\] is no mapping"),
         ({"space": [1]}, r"space: \[1\] is no `KnobSpace`"),
     ],
@@ -156,6 +159,15 @@ def test_arguments_of_another_kind_are_named(name: str, arguments: dict[str, Any
     """They ended in a TypeError of numpy or Python, or were ignored."""
     with pytest.raises(InvalidInput, match=message):
         make_agent(name, **{"space": SPACE, **arguments})
+
+
+@pytest.mark.parametrize("name", ["rrl", "rrl_paper", "random"])
+def test_a_seed_may_be_a_number_of_numpy(name: str) -> None:
+    """As a loop over an array of seeds has them; 0-dimensional arrays, too."""
+    for seed in (np.int64(3), np.array(3)):
+        agent: Any = make_agent(name, SPACE, seed=seed)  # type: ignore[arg-type]
+        assert agent._generator.random() == np.random.default_rng(3).random()
+        agent.close()
 
 
 def test_oracle_needs_the_expected_costs() -> None:
