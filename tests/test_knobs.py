@@ -158,6 +158,14 @@ def test_impossible_grids_are_refused(grid: tuple[float, ...]) -> None:
         Knob(name="threads", grid=grid, default=1)
 
 
+@pytest.mark.parametrize("grid", [(1, 2, 3), [1, 2, 3], range(1, 4)], ids=repr)
+def test_a_grid_may_be_any_sequence_of_numbers(grid: Any) -> None:
+    """Such as a range of threads."""
+    space = KnobSpace([Knob(name="threads", grid=grid, default=2)])
+
+    assert [space.decode(index)["threads"] for index in range(space.size)] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("grid", [("a",), (1, None), "1,2", 5, None, ((1, 2),), np.array([1, 2])], ids=repr)
 def test_a_grid_that_is_no_tuple_of_numbers_is_refused(grid: Any) -> None:
     """By the name of its knob; it ended in a TypeError."""

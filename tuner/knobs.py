@@ -8,7 +8,7 @@ so that agents and compiled kernels work on integers and arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
@@ -143,7 +143,8 @@ class Knob:
 
     def __post_init__(self) -> None:
         setting = f"knob {self.name}"
-        if not (isinstance(self.grid, tuple | list) and all(isinstance(v, Real) for v in self.grid)):
+        numbers = isinstance(self.grid, Sequence) and not isinstance(self.grid, str)
+        if not (numbers and all(isinstance(value, Real) for value in self.grid)):
             raise InvalidInput(setting, f"the grid {self.grid!r} is no tuple of numbers", "write (1, 2, 4)")
         if not self.grid:
             raise InvalidInput(setting, "the grid is empty", f"write {self.name}=1,2,4")
