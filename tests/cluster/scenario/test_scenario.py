@@ -246,6 +246,8 @@ def test_bad_delays(text: Any, said: str) -> None:
         (NO_LINE, "sessions.0", "got none of them"),
         ({"profile_ms": [1]}, "sessions.0", "got alpha_ms, beta_ms, profile_ms"),
         ({"alpha_ms": 0, "beta_ms": 0}, "sessions.0", "not both be 0"),
+        ({"alpha_ms": 0, "beta_ms": 1e-310}, "sessions.0", "must be at least 1e-06 ms together"),
+        (NO_LINE | {"profile_ms": [1e-310]}, "sessions.0.profile_ms", "a batch of 1 takes 1e-310 ms"),
         ({"alpha_ms": -1}, "sessions.0.alpha_ms", "greater than or equal to 0"),
         ({"slo_ms": 5}, "sessions.0.slo_ms", "at least 6 ms, what a batch of 1 takes, but got 5"),
         ({"slo_ms": math.nan}, "sessions.0.slo_ms", "finite"),

@@ -16,6 +16,7 @@ from pydantic import model_validator as check_model
 from tuner.cluster.arrivals import ArrivalProcess
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, StrictPart, file_beside
+from tuner.planning.pools.catalogue import SHORTEST
 from tuner.scheduling.cluster import QUANTILE, linear_latency
 from tuner.workload.schedule import RateSchedule
 from tuner.workload.sizes import SizeDistribution, parse_sizes
@@ -135,6 +136,8 @@ class Profile(StrictPart):
     def _grows(cls, table: tuple[float, ...] | None) -> tuple[float, ...] | None:
         if table is not None and not table:
             raise ValueError("needs at least the latency of a batch of 1")
+        if table and table[0] < SHORTEST:
+            raise ValueError(f"must be at least {SHORTEST:g} ms, but a batch of 1 takes {table[0]:g} ms")
         for size, (less, more) in enumerate(pairwise(table or ()), 2):
             if more < less:
                 raise ValueError(f"must not fall, but a batch of {size} takes {more:g} ms after {less:g} ms")
@@ -152,6 +155,8 @@ class Profile(StrictPart):
             )
         if line and self.first() <= 0:
             raise ValueError("alpha_ms and beta_ms must not both be 0")
+        if line and (self.alpha_ms or 0.0) + (self.beta_ms or 0.0) < SHORTEST:
+            raise ValueError(f"alpha_ms and beta_ms must be at least {SHORTEST:g} ms together")
         return self
 
     def first(self) -> float:
