@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -12,7 +12,7 @@ from tuner.agents.agent import Agent
 from tuner.agents.catalogue import AGENTS
 from tuner.agents.policy_file import MANIFEST
 from tuner.agents.training import Callbacks, Event, TrainingWindow
-from tuner.errors import InvalidInput
+from tuner.errors import InvalidInput, TunerError
 from tuner.knobs import KnobSpace
 from tuner.laboratory.agent_run import AgentRun, RunSpec, new_agent, serving, stage_environment, train_agent
 from tuner.laboratory.journal import TrainingJournal
@@ -58,7 +58,7 @@ def train(
 
     Raises:
         InvalidInput: The spec cannot be used, or another training lies in the folder (names what differs); or
-            the agent's ``save`` writes no policy.
+            the agent's ``save`` fails or writes no policy.
         StorageError: A folder cannot be written, or the journal is damaged or of another version.
     """
     space = _space(spec)
@@ -81,9 +81,14 @@ def train(
         journal.close()
         if board is not None:
             board.close()
-    if isinstance(agent, Transfers):
-        agent.transfer()
-    _save(agent, folder, spec.agent)
+    with ExitStack() as unsaved:
+        unsaved.callback(agent.close)
+        if isinstance(agent, Transfers):
+            agent.transfer()
+        if spec.agent not in AGENTS:  # beside an older policy nobody would see that it writes none
+            _try_save(agent, spec.agent)
+        agent.save(folder)
+        unsaved.pop_all()  # the caller closes it
     repeated = sum(isinstance(event, TrainingWindow) for event in journal.past)
     return Trained(agent, run, space, repeated)
 
@@ -93,25 +98,33 @@ def _space(spec: RunSpec) -> KnobSpace:
     env = stage_environment(spec)
     try:
         if spec.agent not in AGENTS:  # ours can be
-            agent = new_agent(spec, env)
-            with tempfile.TemporaryDirectory(prefix="servetune-") as name:
-                _save(agent, Path(name), spec.agent)
-            agent.close()
+            with closing(new_agent(spec, env)) as agent:
+                _try_save(agent, spec.agent)
         return serving(env).space
     finally:
         env.close()
 
 
-def _save(agent: Agent, folder: Path, name: str) -> None:
-    """Save an agent of that name.
+def _try_save(agent: Agent, name: str) -> None:
+    """Save an agent of that name in a folder of its own, and remove it.
 
     Raises:
-        InvalidInput: Its ``save`` writes no policy: nobody could load what it has learned.
+        InvalidInput: Its ``save`` fails or writes no policy: nobody could load what it has learned.
         StorageError: The folder cannot be written.
     """
-    with suppress(NotImplementedError):
-        agent.save(folder)
-    if not (folder / MANIFEST).exists():
-        problem = "its `save` writes no policy, so that nothing that it learns would be kept"
-        fix = "let it write with `tuner.agents.policy_file.write_policy`, also before it has learned anything"
-        raise InvalidInput(f"agent {name}", problem, fix)
+    problem = "its `save` writes no policy"
+    with tempfile.TemporaryDirectory(prefix="servetune-") as folder:
+        try:
+            agent.save(Path(folder))
+        except NotImplementedError:
+            pass
+        except TunerError:
+            raise
+        except Exception as error:  # code of others: whatever it raises, nothing is kept
+            problem = f"its `save` fails ({type(error).__name__}: {error})"
+        else:
+            if (Path(folder) / MANIFEST).exists():
+                return
+    problem = f"{problem}, so that nothing that it learns would be kept"
+    fix = "let it write with `tuner.agents.policy_file.write_policy`, also before it has learned anything"
+    raise InvalidInput(f"agent {name}", problem, fix)
