@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -176,10 +177,15 @@ def test_commands_of_the_tfserving_page_run(run: Run, tfserving: EmbeddedTFServi
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page: Path) -> None:
-    """Every python block runs as it stands."""
+    """Every python block runs as it stands; one that imports the policy of docs/simulate.md, beside it."""
     monkeypatch.chdir(tmp_path)
-    for block in blocks(page, "python"):
+    found = blocks(page, "python")
+    if page.name == "simulate.md":
+        (tmp_path / "fifo_policy.py").write_text(found[0])
+        monkeypatch.syspath_prepend(tmp_path)
+    for block in found:
         exec(block, {"__name__": "__main__"})
+    sys.modules.pop("fifo_policy", None)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
