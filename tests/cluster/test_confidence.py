@@ -158,9 +158,9 @@ def test_other_seeds_are_near() -> None:
 
 
 def test_profiles_that_would_never_end_are_refused() -> None:
-    """An accelerator of 10^12 requests/s is a mistake in a unit."""
+    """An accelerator of 10^12 requests/s, a thousand in each nanosecond, is a mistake in a unit."""
     with pytest.raises(InvalidInput, match=r"could execute 1e\+12 requests/s.* check the profiles"):
-        goodput(make(alpha_ms=1e-9, beta_ms=0.0))
+        goodput(make(alpha_ms=None, beta_ms=None, profile_ms=[1e-6] * 1000))
 
 
 def test_a_response_that_takes_the_whole_slo_is_refused() -> None:
