@@ -14,7 +14,7 @@ from tuner.cli.console import command_line, configuration_text, make_console, pl
 from tuner.cli.run_report import RunReport
 from tuner.cli.slow_change import SlowChange
 from tuner.control import ControlLoop, Driver, GuardLimits, Oversight, StateFile, Watched, WindowRecord
-from tuner.control.drive.late_change import await_late_change
+from tuner.control.drive.reconcile.late_change import await_late_change
 from tuner.control.drive.requirement import check_target
 from tuner.control.drive.state import RunState
 from tuner.errors import AdapterError, StorageError

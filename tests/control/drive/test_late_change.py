@@ -11,8 +11,8 @@ import pytest
 from tests.builders import configuration
 from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising, unseen
 from tests.control.drive.test_sweep import Still
-from tuner.control.drive import late_change as module
-from tuner.control.drive.late_change import await_late_change
+from tuner.control.drive.reconcile import late_change as module
+from tuner.control.drive.reconcile.late_change import await_late_change
 from tuner.control.drive.sweep import measure_configurations
 from tuner.errors import AdapterError, Refused, StillLoading, TimedOut, Unreachable
 from tuner.knobs import Configuration

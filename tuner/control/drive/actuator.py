@@ -11,10 +11,10 @@ from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import RunJournal, WindowRecord
-from tuner.control.drive.late_change import uninterrupted_change
 from tuner.control.drive.outcome import Outcome, left_behind
 from tuner.control.drive.oversight import Oversight
-from tuner.control.drive.reconciler import Reconciler
+from tuner.control.drive.reconcile.late_change import uninterrupted_change
+from tuner.control.drive.reconcile.reconciler import Reconciler
 from tuner.control.drive.watched import Watched
 from tuner.control.drive.windows import Windows
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError

@@ -37,9 +37,9 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.actuator import Actuator
 from tuner.control.drive.canary import configurations
 from tuner.control.drive.journal import Journal, RunJournal, StateFile, WindowRecord
-from tuner.control.drive.outage import first_answer
 from tuner.control.drive.oversight import Oversight
-from tuner.control.drive.reconciler import Reconciler
+from tuner.control.drive.reconcile.outage import first_answer
+from tuner.control.drive.reconcile.reconciler import Reconciler
 from tuner.control.drive.replicas import Found, prevailing, taken_together
 from tuner.control.drive.state import RunState, StoredBan
 from tuner.control.drive.watched import Watched

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tuner.adapters.backend import Backend
-from tuner.control.drive.late_change import await_late_change, uninterrupted_change
+from tuner.control.drive.reconcile.late_change import await_late_change, uninterrupted_change
 from tuner.control.drive.watched import Measurer
 from tuner.errors import InvalidInput, Refused
 from tuner.files.stored import Part, Stored

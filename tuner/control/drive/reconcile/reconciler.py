@@ -24,10 +24,10 @@ from dataclasses import replace
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.drive.foreign import ForeignChanges
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.outcome import LATE, Unconfirmed, as_seen, left_behind
 from tuner.control.drive.oversight import Oversight
+from tuner.control.drive.reconcile.foreign import ForeignChanges
 from tuner.control.drive.replicas import Found
 from tuner.knobs import Configuration
 
