@@ -17,6 +17,7 @@ from tuner.cli import session as module
 from tuner.cli.console import make_console
 from tuner.cli.session import TuningSession
 from tuner.cli.slow_change import SlowChange
+from tuner.control.drive.outcome import Unconfirmed
 from tuner.interruption import HELD, uninterrupted
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import attach_for
@@ -92,7 +93,7 @@ def test_what_came_late_and_was_put_back_is_not_said_to_come_still(opened: Open)
     session = opened(terminal)
     original, backend = session.attachment.original, session.attachment.backend
     wanted = Configuration({**original, "max_batch_size": 8.0})
-    session.driver.reconciler.expect(original, wanted, late=True)
+    session.driver.reconciler.expect(Unconfirmed(original, wanted, late=True))
     backend.apply(wanted)
     session.restore = True
 

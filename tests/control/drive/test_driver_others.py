@@ -19,6 +19,7 @@ from tests.control.drive.driver_bed import (
 )
 from tuner.control import Hold, Rollback
 from tuner.control.decide.orders import Orders
+from tuner.control.drive.outcome import Unconfirmed
 from tuner.errors import StorageError, Unreachable
 from tuner.knobs import Configuration
 
@@ -150,7 +151,7 @@ def test_a_change_that_comes_about_late_is_ours_without_the_part_of_our_clients(
 
     assert (server.running, clients.in_flight) == (configuration(8), 4)
     assert not any("somebody else" in sentence for sentence in heard)
-    driver.reconciler.expect(driver.running, driver.running.replace(max_in_flight=16.0))
+    driver.reconciler.expect(Unconfirmed(driver.running, driver.running.replace(max_in_flight=16.0)))
     driver.step()
     assert len([sentence for sentence in heard if "came about after all" in sentence]) == 1
 

@@ -11,7 +11,7 @@ from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations, try_first
 from tuner.control.drive.journal import RunJournal, WindowRecord
-from tuner.control.drive.outcome import Outcome, left_behind
+from tuner.control.drive.outcome import Outcome, Unconfirmed, left_behind
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.reconcile.late_change import uninterrupted_change
 from tuner.control.drive.reconcile.reconciler import Reconciler
@@ -76,10 +76,10 @@ class Actuator:
                 replace(record, outcome="postponed" if oversight.apply else "recommended")
             )
         record = self._write_down(replace(record, outcome="decided"))
-        previous, wanted = self._reconciler.running, decision.configuration
         back = isinstance(decision, Rollback)
+        change = Unconfirmed(self._reconciler.running, decision.configuration, back)
         # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
-        self._reconciler.expect(previous, wanted, back=back)
+        self._reconciler.expect(change)
         try:
             outcome = self._apply(decision)
         except Exception as error:
@@ -91,7 +91,7 @@ class Actuator:
             self._journal.changed(record)
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
             late = self._reconciler.late_change() is not None
-            self._reconciler.expect(previous, wanted, back=back, record=record, late=late)
+            self._reconciler.expect(change._replace(record=record, late=late))
             self._journal.stands()
         return record
 

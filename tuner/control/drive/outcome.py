@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -34,10 +35,11 @@ class Unconfirmed(NamedTuple):
     previous: Configuration
     """What the server ran before."""
     wanted: Configuration
-    back: bool
+    """What it may come to run."""
+    back: bool = False
     """Whether it was a rollback."""
-    deadline: float
-    """Until when it may come about, s."""
+    deadline: float = math.inf
+    """Until when it may come about, s; :meth:`Reconciler.expect` sets it."""
     record: WindowRecord | None = None
     """The turn whose end has to be written down; None if an earlier life has done that."""
     failed: bool = False

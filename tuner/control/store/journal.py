@@ -15,7 +15,7 @@ from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
 from tuner.control.drive.canary import configurations
-from tuner.control.drive.outcome import LATE, as_seen
+from tuner.control.drive.outcome import LATE, Unconfirmed, as_seen
 from tuner.control.drive.state import RunState
 from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
@@ -125,7 +125,7 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
     if came:
         driver.loop.memory.failed_requests = unfinished.failed_requests
         back, judged = unfinished.back, unfinished.judged
-        driver.reconciler.expect(previous, unfinished.wanted, back=back, judged=judged, seen=True)
+        driver.reconciler.expect(Unconfirmed(previous, unfinished.wanted, back, judged=judged, seen=True))
         now = "" if back or judged else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"
         error = error if apart else "killed meanwhile, but it came about"
@@ -164,9 +164,8 @@ def _expect_late(store: Store, target: int, driver: Driver) -> None:
             store.changed(change.decision, "applied", change.wanted, error=error)
 
     within = LATE - max(store.now() - change.ended, 0.0)
-    driver.reconciler.expect(
-        change.previous, change.wanted, back=change.back, judged=change.judged, came=came, within=within
-    )
+    awaited = Unconfirmed(change.previous, change.wanted, change.back, judged=change.judged, came=came)
+    driver.reconciler.expect(awaited, within)
 
 
 def _restore_lost(store: Store, target: int, driver: Driver) -> None:

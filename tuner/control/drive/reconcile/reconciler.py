@@ -81,36 +81,14 @@ class Reconciler:
         self._ended = ended
         self._notify = notify
 
-    def expect(
-        self,
-        previous: Configuration,
-        wanted: Configuration,
-        *,
-        back: bool = False,
-        record: WindowRecord | None = None,
-        judged: bool = False,
-        came: Callable[[], None] | None = None,
-        within: float = LATE,
-        seen: bool = False,
-        late: bool = False,
-    ) -> None:
+    def expect(self, change: Unconfirmed, within: float = LATE) -> None:
         """Note a change whose end was not seen: the next turns find out whether it came about.
 
         Args:
-            previous: What the server ran before.
-            wanted: What it may come to run.
-            back: Whether it is a rollback.
-            record: The turn whose end has to be written down, if there is one.
-            judged: Whether what it may come to run needs no judgement.
-            came: Writes down that a change of an earlier life came about, if that has to be done.
+            change: The change.
             within: How long it may still come about, s.
-            seen: Whether it has come about, as was said already; the loop hears of it in the next turn.
-            late: Whether the server had begun with it, and may be at it still.
         """
-        deadline = self._now() + within
-        self.unconfirmed = Unconfirmed(
-            previous, wanted, back, deadline, record, judged=judged, came=came, seen=seen, late=late
-        )
+        self.unconfirmed = change._replace(deadline=self._now() + within)
 
     def still_under_way(self) -> None:
         """Note that the server may still be at the expected change, although the waiting has ended."""
