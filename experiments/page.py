@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tuner.errors import InvalidInput
@@ -10,14 +11,12 @@ from tuner.experiments.benchmarks.page import benchmarks_page
 from tuner.experiments.frame.about import LIVE, About
 from tuner.experiments.frame.discovery import papers
 from tuner.experiments.frame.result import Result, Row, has_result
+from tuner.experiments.verdict import HOW, verdict_of
 
 __all__ = ["check_results", "index_page", "results_page", "written_pages"]
 
 NOTES = Path("experiments/notes")
 """The notes of this repository, for results that have none beside them."""
-
-HOW = "\n**How**"
-"""What begins the second part of a note, after its verdict."""
 
 HEADER = """# What was measured
 
@@ -27,6 +26,11 @@ with it; the notes also quote earlier runs and trials by hand, which are not sto
 figures, then how they were measured and what explains them. The machine: two shared cores of a virtual
 machine without a GPU, the load generator on the same two cores; `gpu-proof` ran on another one, as its note
 says.
+
+The verdict of each, in a word; *in part* where something was missed:
+
+| experiment | verdict | in a sentence |
+|---|---|---|
 """
 
 INDEX = """# The papers' tables and figures, again
@@ -78,7 +82,7 @@ def written_pages(results: Path, docs: Path) -> dict[Path, str]:
         pages[docs / "benchmarks.md"] = benchmarks_page(results, notes)
     stored = _stored(results, _with_pages())
     if stored:
-        pages[folder / "README.md"] = index_page(results, folder)
+        pages[folder / "README.md"] = index_page(results, notes, folder)
     for experiment in stored:
         note, result = _note(notes, experiment.name), Result.load(results / f"{experiment.name}.json")
         page = _experiment_page(experiment, result, note, folder / "images")
@@ -86,23 +90,29 @@ def written_pages(results: Path, docs: Path) -> dict[Path, str]:
     return pages
 
 
-def index_page(results: Path, pages: Path) -> str:
-    """Return the list of the papers' experiments as Markdown.
+def index_page(results: Path, notes: Path, pages: Path) -> str:
+    """Return the list of the papers' experiments, with the verdict of each, as Markdown.
 
     Args:
         results: Where the results are stored.
+        notes: A folder with a ``NAME.md`` for each experiment that needs words.
         pages: The folder of the list and of the experiments' pages. One that is there is linked, too.
     """
     parts = [INDEX]
     for paper, experiments in papers().items():
         if paper == LIVE:
             continue
-        parts += [f"## {paper}\n", "| experiment | what it shows | minutes |", "|---|---|---:|"]
+        parts += [
+            f"## {paper}\n",
+            "| experiment | what it shows | verdict | in a sentence |",
+            "|---|---|---|---|",
+        ]
         for experiment in (one.about for one in experiments):
             page = f"{experiment.name}.md"
             linked = has_result(results, experiment.name) or (pages / page).exists()
             name = f"[{experiment.name}]({page})" if linked else experiment.name
-            parts.append(f"| {name} | {experiment.title} | {experiment.minutes:g} |")
+            word, sentence = verdict_of(_note(notes, experiment.name))
+            parts.append(f"| {name} | {experiment.title} | {word} | {sentence} |")
         parts.append("")
     return "\n".join(parts)
 
@@ -154,11 +164,24 @@ def results_page(folder: Path, notes: Path) -> str:
     Raises:
         StorageError: A stored result is damaged.
     """
-    parts = [HEADER]
-    for experiment in _stored(folder, _live()):
+    stored = _stored(folder, _live())
+    overview = [_overview(experiment, _note(notes, experiment.name)) for experiment in stored]
+    parts = [f"{HEADER}{''.join(overview)}"]
+    for experiment in stored:
         result = Result.load(folder / f"{experiment.name}.json")
         parts.append(_section(experiment, result, _note(notes, experiment.name)))
     return "\n".join(parts)
+
+
+def _overview(about: About, note: str) -> str:
+    """Return the line of one experiment in the overview: where it stands, and its verdict."""
+    word, sentence = verdict_of(note)
+    return f"| [{about.name}](#{_anchor(about.title)}) | {word} | {sentence} |\n"
+
+
+def _anchor(title: str) -> str:
+    """Return what a link to a heading names, as GitHub and the documentation's site make it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def _section(about: About, result: Result, note: str) -> str:
