@@ -62,6 +62,20 @@ def test_what_a_window_lets_stay_is_banned_as_at_first() -> None:
     assert memory.banned(0) == []
 
 
+def test_a_ban_from_before_any_window_waits_for_the_first_load() -> None:
+    """A server may die of a change before a daemon that has just begun knows the load."""
+    memory = memory_with(retry_after=2)
+    memory.ban(None, 7)
+    memory.record(3, 1, 0.5, probability=1.0, new=False)
+    assert memory.banned(3) == []
+
+    memory.record(4, 1, 0.5, probability=1.0)
+
+    assert memory.banned(4) == [7]
+    memory.record(5, 1, 0.5, probability=1.0)
+    assert memory.banned(5) == []
+
+
 def test_a_window_that_has_judged_a_change_ends_the_ban() -> None:
     """The change had failed as far as anybody saw. A window that judges nothing says less: the ban stays."""
     memory = memory_with(retry_after=2)

@@ -24,13 +24,18 @@ def server(p95: P95 = lambda c: 0.045 if c == BAD else 0.020) -> FakeServer:
 
 
 def life(
-    store: Store, server: FakeServer, *proposals: Configuration, **oversight: Any
+    store: Store, server: FakeServer, *proposals: Configuration, remembers: bool = True, **oversight: Any
 ) -> tuple[Driver, str | None]:
-    """A driver that takes up what the last one left, and what was said about that."""
+    """A driver that takes up what the last one left, and what was said about that.
+
+    Args:
+        remembers: Whether the windows of earlier lives count.
+    """
     standing = store.target("a", "fake://x/m", server.space, server.current())
     journal = StoreJournal(store, standing.id, OBJECTIVE)
     driver, _ = drive(server, *proposals, journal=journal, resume=standing.state, **oversight)
-    replay(store, standing.id, driver.loop, learned=0)
+    if remembers:
+        replay(store, standing.id, driver.loop, learned=0)
     return driver, resolve_unfinished(store, standing.id, driver)
 
 

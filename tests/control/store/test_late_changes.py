@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.builders import OBJECTIVE, configuration
+from tests.builders import OBJECTIVE, SPACE, configuration
 from tests.control.drive.driver_bed import (
     Book,
     Clients,
@@ -148,6 +148,27 @@ def killed_in(driver: Driver, target: FakeServer, step: str = "while it asks") -
         fatal.setattr(target if asking else driver._journal, "apply" if asking else "changing", die)
         with pytest.raises(Killed):
             driver.step()
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_server_that_dies_of_a_change_before_the_first_window_of_a_life(
+    store: Store, remembers: bool
+) -> None:
+    """It is not tried again, though the load is unknown where no earlier window counts."""
+    target = server()
+    first, _ = life(store, target, GOOD, BAD)
+    first.step()
+    killed_in(first, target)
+    target.running = BAD
+    second, sentence = life(store, target, *[BAD] * 3, remembers=remembers)
+    assert sentence is not None
+    assert sentence.endswith("it is on probation now")
+
+    target.running, target.away_until = GOOD, target.clock.now() + 5  # it boots with what it ran before
+    decisions = [second.step().decision for _ in range(3)]
+
+    assert [type(decision) for decision in decisions] == [Hold] * 3
+    assert second.loop.memory.banned(second.loop.level or 0) == [SPACE.encode(BAD)]
 
 
 @pytest.mark.parametrize("step", ["before it asks", "while it asks"])

@@ -112,6 +112,7 @@ class Memory:
         self._charged: deque[float] = deque(maxlen=HORIZON)
         self._lost = 0.0  # windows lost to changes that are not charged yet
         self._changes: list[tuple[float, ApplyCost]] = []  # within the hour before the last of them
+        self._bans_to_come: dict[int, int] = {}  # made before a load level was known; windows at least
 
     def at(self, level: int | None) -> LevelRecord:
         """Return what is known of a load level; an empty record if nothing is."""
@@ -238,6 +239,10 @@ class Memory:
             self._charged.append(self._lost + (probability < 0.5) if record.good else 0.0)
         self._lost = 0.0
         self.windows += new
+        if new:
+            for banned, windows in self._bans_to_come.items():
+                self._ban(level, banned, windows)
+            self._bans_to_come.clear()
         one = record.configurations.setdefault(configuration, ConfigurationRecord())
         was_good = one.windows > 0 and one.good
         self.spread.add(cost, one)
@@ -268,19 +273,23 @@ class Memory:
         self.pause = max(self.pause - 1, 0)
 
     def ban(self, level: int | None, configuration: int, *, least: int = 0) -> None:
-        """End the probation, and ban a configuration under a load, if known, for ``retry_after`` windows.
+        """End the probation, and ban a configuration under a load for ``retry_after`` windows.
 
         An agent may choose it again and again: it learns nothing from a server that died of it, and may find
         cheap what fails requests. So each further ban lasts twice as long, until a window lets it stay.
 
         Args:
-            level: The load level.
+            level: The load level. While it is not known, the ban waits for the first one that is.
             configuration: What is banned.
             least: For how many windows at least.
         """
         self.probation = None
         if level is None:
-            return
+            self._bans_to_come[configuration] = least
+        else:
+            self._ban(level, configuration, least)
+
+    def _ban(self, level: int, configuration: int, least: int) -> None:
         record = self.levels.setdefault(level, LevelRecord())
         before = record.banned_in_a_row.get(configuration, 0)
         record.banned_in_a_row[configuration] = before + 1

@@ -194,6 +194,12 @@ class Reconciler:
         previous = left_behind(self._loop.space, change.previous, wanted)
         runs = same if previous is not None else self._loop.space.equal
         came = runs(running, wanted) and not (found.apart and previous is None)
+        if (
+            change.seen and not came
+        ):  # it was in force until something undid it: the server may have died of it
+            self.unconfirmed, self.running = None, change.wanted
+            self._loop.observe(on.InForce(previous, change.back, self._now(), judged=change.judged))
+            return False
         self.running = running if came else self.running
         if (record := change.ended(came)) is not None:
             self._ended(record)
