@@ -31,9 +31,21 @@ Say = Callable[..., str]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run the command line in this process, in an empty folder."""
+def figures() -> None:
+    """Have reports with figures, which take longer to draw than all else that a short run does."""
+
+
+@pytest.fixture
+def run(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> Run:
+    """Run the command line in this process, in an empty folder; reports have no figures without `figures`."""
     monkeypatch.chdir(tmp_path)
+    if "figures" not in request.fixturenames:
+        monkeypatch.setattr("tuner.report.html.find_spec", lambda _: None)
 
     def call(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["tuner", *arguments])

@@ -73,6 +73,7 @@ def test_a_run_toward_a_long_slo_says_why_its_windows_take_long(tuner: Say) -> N
     assert "few requests come" not in printed
 
 
+@pytest.mark.usefixtures("figures")
 def test_run_writes_a_report_and_ends_with_a_good_configuration(tuner: Say, tmp_path: Path) -> None:
     """The report holds every window with its reason, and the SLO is kept at the end."""
     printed = tuner("run", "sim://mlp?rate=150&seed=3", "--slo", "p95=30ms", "--windows", "12", "--out", "r")

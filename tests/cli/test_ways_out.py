@@ -25,6 +25,7 @@ from tests.control.daemon.file_server import FileServer
 from tuner.errors import Refused
 from tuner.profiler import attachment
 
+sys.modules["matplotlib"] = None  # the figures of a report take longer than all else here
 folder, way, at = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 server = FileServer(folder / "server")
 sample = server.sample
