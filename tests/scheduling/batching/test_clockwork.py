@@ -12,7 +12,9 @@ from tests.scheduling.batching.test_nexus import arrivals, batches, cluster, ses
 from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.clockwork import ClockworkOptions, build
+from tuner.scheduling.catalogue import set_beliefs
 from tuner.scheduling.cluster import ClusterSpec, Delays
+from tuner.scheduling.scheduler import Dispatch, Drop, Scheduler
 from tuner.testing.driver import drive
 
 AT_ONCE = ClockworkOptions(schedule_ahead=0.0, margin=0.0)
@@ -143,6 +145,26 @@ def test_learns_how_long_batches_take() -> None:
 
     expected = [3.0] + [4.5] * 10 + [3.75, 3.75]
     assert [c.finish - c.start for _, c in trace.batches] == pytest.approx(expected)
+
+
+def test_what_has_left_a_size_does_not_come_back() -> None:
+    """At 3 none can be one of three, due until 8, and 1 not even one of two; 2 and 3 are sent, 4 and 5 wait.
+
+    At 3.25 three would take 4 s, as is believed by then; but 4 and 5 go alone, and 6 goes after them.
+    """
+    policy = build(ClusterSpec(sessions=[session(6.5, largest=3)], kinds=[0]), AT_ONCE)
+    scheduler = Scheduler(policy)
+    for time in (0.0, 0.25, 1.0, 1.125, 1.25, 1.375):
+        scheduler.arrive(0, time)
+    (early,) = scheduler.finish(0, 3.0)
+    set_beliefs("clockwork", policy, [np.array([[0.0, 3.75, 4.0, 4.0]])], Delays(), AT_ONCE)
+    scheduler.arrive(0, 3.125)
+
+    dropped, late = scheduler.finish(0, 3.25)
+
+    assert early == Dispatch(0, 0, (2, 3), 3.0, 7.0)
+    assert dropped == Drop(0, (1,))
+    assert late == Dispatch(0, 0, (4, 5), 3.25, 7.25)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,10 @@ def compare(policy: Clockwork, kind: int, session: int) -> None:
 
 @njit_flat
 def expire(policy: Clockwork, accelerator: int, session: int, index: int, now: float) -> int:
-    """Take requests too late for a size out of its queue and of those of larger ones; return how many."""
+    """Take requests too late for a size out of its queue and of those of larger ones; return how many.
+
+    What had left a larger size's queue before does not come back.
+    """
     cluster, kind = policy.cluster, policy.cluster.accelerators[accelerator].kind
     end = (
         earliest_start(policy, accelerator, policy.sizes[index], now) + policy.estimate[kind, session, index]
