@@ -11,7 +11,7 @@ import pytest
 from tests.scheduling.scenarios import MS
 from tuner.scheduling.catalogue import build_policy, options_of, set_beliefs
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
-from tuner.scheduling.scheduler import Dispatch, Scheduler
+from tuner.scheduling.scheduler import Dispatch, Drop, Scheduler
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "symphony": {"schedulable": "beta_lambda"},
@@ -122,3 +122,40 @@ def test_the_fastest_instance_is_that_of_all_sessions(name: str) -> None:
     set_beliefs(name, policy, [before.sessions[0].latency, learned], before.delays)
 
     assert policy.order.tolist() == [1, 0]
+
+
+DROPPING: dict[str, dict[str, Any]] = {"eager": {}, "timeout": {"drop_expired": True}}
+"""Policies that drop a waiting request at its deadline."""
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_what_waits_is_due_sooner_if_answers_take_longer(name: str) -> None:
+    """A request of 1 ms that waits for a late accelerator is dropped at 91 ms, once answers take 10 ms."""
+    before = spec((1 * MS, 12 * MS), sessions=1)
+    options = options_of(name)(**DROPPING[name])
+    policy = build_policy(name, before, options)
+    scheduler = Scheduler(policy)
+    scheduler.arrive(0, 0.0)
+    assert scheduler.arrive(0, 1 * MS) == scheduler.wake(20 * MS) == []
+
+    set_beliefs(name, policy, tables(before), Delays(response=10 * MS), options)
+
+    assert scheduler.wake_at == pytest.approx(91 * MS)
+    assert scheduler.wake(scheduler.wake_at) == [Drop(0, (1,))]
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_what_waits_is_due_later_if_the_budget_grows(name: str) -> None:
+    """At 91 ms, when the request was due by the budget of then, it is kept: now it is due at 101 ms."""
+    before = spec((1 * MS, 12 * MS), response=10 * MS, sessions=1)
+    policy = build_policy(name, before, options_of(name)(**DROPPING[name]))
+    scheduler = Scheduler(policy)
+    scheduler.arrive(0, 0.0)
+    assert scheduler.arrive(0, 1 * MS) == scheduler.wake(20 * MS) == []
+
+    policy.cluster.sessions["budget"] = 100 * MS  # as for the stages of queries, with every batch
+
+    assert scheduler.wake_at == pytest.approx(91 * MS)
+    assert scheduler.wake(scheduler.wake_at) == []
+    assert scheduler.wake_at == pytest.approx(101 * MS)
+    assert scheduler.wake(scheduler.wake_at) == [Drop(0, (1,))]

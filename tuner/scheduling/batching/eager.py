@@ -49,22 +49,28 @@ class Eager(NamedTuple):
     of_kind: np.ndarray  # (K, 2 P) the same of the sessions that a kind takes from; no rows if there is one
 
 
-def build(spec: ClusterSpec, options: NoOptions | None = None) -> Eager:  # noqa: ARG001 - as the others
+def build(spec: ClusterSpec, options: NoOptions | None = None) -> Eager:
     """Return the state at time 0."""
     cluster = build_cluster(spec)
     fleet, oldest = make_fleet(cluster), make_tree(len(spec.sessions))
-    return Eager(cluster, fleet, oldest, np.full((len(fleet.of_kind), oldest.size), np.inf))
+    policy = Eager(cluster, fleet, oldest, np.full((len(fleet.of_kind), oldest.size), np.inf))
+    derive(policy, options)  # nothing waits yet: only so that it is compiled before it is needed
+    return policy
 
 
 def derive(policy: Eager, options: NoOptions | None = None) -> None:  # noqa: ARG001 - as the others
-    """Find again which kinds take from which sessions, for the profiles or delays have changed.
+    """Find again when what waits is due, and which kinds take from which sessions.
+
+    The profiles or delays have changed.
 
     Args:
         policy: Modified in place.
         options: It has none.
     """
-    for session in range(policy.cluster.sessions.size if len(policy.of_kind) else 0):
+    for session in range(policy.cluster.sessions.size):
         _requeue(policy, session)
+    board = policy.cluster.board[0]
+    board.wake_at = min(board.wake_at, least_key(policy.oldest))
 
 
 @njit_inline
@@ -97,7 +103,8 @@ def wake(policy: Eager, now: float) -> int:
     begin(cluster, now)
     while least_key(policy.oldest) <= now and has_room(cluster):
         session = least_index(policy.oldest)
-        drop(cluster, session, 1)
+        if deadline(cluster, session, cluster.queues[session].head) <= now:  # the budget may have grown
+            drop(cluster, session, 1)
         _requeue(policy, session)
     _assign(policy)
     return OK

@@ -145,7 +145,9 @@ def build(spec: ClusterSpec, options: TimeoutOptions | None = None) -> Timeout:
 
 
 def derive(policy: Timeout, options: TimeoutOptions | None = None) -> None:
-    """Pad the batches: each takes as long as the cluster assumes for the next allowed size.
+    """Pad the batches, and find again when what waits is due, for the profiles or delays have changed.
+
+    A batch takes as long as the cluster assumes for the next allowed size.
 
     Args:
         policy: Modified in place.
@@ -159,6 +161,8 @@ def derive(policy: Timeout, options: TimeoutOptions | None = None) -> None:
             padded = np.arange(cluster.latency.shape[2])
             padded[1 : largest + 1] = np.array(sizes)[np.searchsorted(sizes, padded[1 : largest + 1])]
             cluster.latency[:, session] = cluster.latency[:, session, padded]
+        _requeue(policy, session, cluster.board[0].now)
+    cluster.board[0].wake_at = min(cluster.board[0].wake_at, least_key(policy.deadlines))
 
 
 def _largest(spec: ClusterSpec, options: TimeoutOptions, allowed: Sequence[Sequence[int]]) -> list[int]:
@@ -299,7 +303,9 @@ def _expire(policy: Timeout, now: float) -> None:
     cluster = policy.cluster
     while least_key(policy.deadlines) <= now and has_room(cluster):
         session = least_index(policy.deadlines)
-        drop(cluster, session, overdue(cluster, session, now))
+        late = overdue(cluster, session, now)
+        if late:  # the budget may have grown
+            drop(cluster, session, late)
         _requeue(policy, session, now)
 
 
