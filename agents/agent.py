@@ -47,13 +47,24 @@ class Agent(Protocol):
         Args:
             state: Load level and configuration in force.
             allowed: Numbers of the configurations that may be chosen; None for all.   # (n,) int64
+
+        Raises:
+            ValueError: Nothing is allowed.
         """
 
     def best(self, state: State, allowed: np.ndarray | None = None) -> int:
-        """Return the configuration with the least learned cost; never explores, draws no randomness."""
+        """Return the configuration with the least learned cost; never explores, draws no randomness.
+
+        Raises:
+            ValueError: Nothing is allowed.
+        """
 
     def update(self, state: State, configuration: int, cost: float, next_state: State) -> None:
-        """Learn from one window: under ``state.level`` the configuration showed ``cost``."""
+        """Learn from one window: under ``state.level`` the configuration showed ``cost``.
+
+        Raises:
+            ValueError: The cost is negative or not finite; nothing is learned.
+        """
 
     def costs(self, level: int) -> np.ndarray:
         """Return the learned cost of each configuration at a load level; NaN where unknown.   # (size,)."""

@@ -181,6 +181,10 @@ def read_policy(folder: Path, agent: str = "rrl") -> tuple[Manifest, StoredArray
         folder: Where it was written.
         agent: The name of the agent that must have learned it.
 
+    Returns:
+        What the policy is about, with the agent's parameters, and what it learned: arrays by name, which
+        ``take`` checks as it returns them.
+
     Raises:
         InvalidInput: Another agent learned it.
         StorageError: It is missing, damaged, or not a policy at all.

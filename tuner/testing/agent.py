@@ -120,7 +120,20 @@ def run(
 
 
 class AgentContract:
-    """Inherit, and override :meth:`make` and :meth:`load`."""
+    """Inherit, and override :meth:`make` and :meth:`load`.
+
+    An agent gets states with an observation of six numbers, and without one. It must
+
+    * choose numbers of configurations, only of those in ``allowed``, and refuse an empty ``allowed`` with a
+      ``ValueError`` that says "at least one" (:func:`tuner.agents.choice.allowed_numbers` does both);
+    * choose the same in the same windows, and draw nothing in ``best``;
+    * refuse a cost that is negative or not finite with a ``ValueError`` that says "finite"
+      (:func:`tuner.agents.agent.check_cost`), and go on if it is told of another configuration than it chose;
+    * return in ``costs`` roughly what was measured, and NaN at a load of which it knows nothing;
+    * find a good configuration in ``windows`` windows, and keep it while another load is served;
+    * be saved and loaded, also before its first window, and refuse a policy of other knobs with an
+      ``InvalidInput`` that names the knob (:func:`tuner.agents.policy_file.check_knobs`).
+    """
 
     windows = 60
     """Windows at one load in which it finds a good configuration of 60."""
