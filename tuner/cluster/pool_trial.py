@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from tuner.cluster.goodput import goodput
-from tuner.cluster.scenario import Scenario
+from tuner.cluster.scenario import Scenario, Session
+from tuner.cluster.scenario.penalty import penalty_note
 from tuner.cluster.threshold import climb_threshold
 from tuner.planning.pools.catalogue import InstanceType
 
@@ -47,7 +51,11 @@ class PoolTrial:
         session = scenario.sessions[0]
         arrival = POISSON if session.traced else session.arrival
         self.notes: tuple[str, ...] = (TRACED,) if session.traced else ()
-        """What in the file the simulations do not follow, in sentences."""
+        """What in the file the simulations do not follow, and what is odd about them, in sentences."""
+        if self._fields["policy"] == POLICY and (
+            note := _penalty_note(session, types, self._fields["options"])
+        ):
+            self.notes += (note,)
         self._seed = scenario.seed
         self._session = session.model_copy(update={"rate": None, "arrival": arrival, "copies": 1})
 
@@ -72,3 +80,13 @@ class PoolTrial:
     def goodput(self, pool: tuple[int, ...]) -> float:
         """Return the goodput of one pool as precisely as a plan's, requests/s."""
         return self(pool, REQUESTS, 0.0)
+
+
+def _penalty_note(session: Session, types: Sequence[InstanceType], options: Mapping[str, Any]) -> str | None:
+    """Say where the penalty of Kairos does not keep the requests of a plan from being late."""
+    sizes = session.size_distribution()
+    if sizes is None or session.model is None:
+        return None
+    items = np.array([sizes.largest])
+    latency = {kind.name: float(kind.profile[session.model].latency(items)[0]) for kind in types}
+    return penalty_note(latency, session.slo, sizes.largest, options.get("penalty"))

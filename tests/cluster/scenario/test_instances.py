@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.cluster.pools import pool
+from tuner.cluster import simulate
 from tuner.cluster.scenario import Scenario
 from tuner.errors import InvalidInput
 from tuner.files.yaml_file import load_yaml
@@ -174,6 +175,40 @@ def test_what_is_odd_is_noted() -> None:
         "the fastest needs 229.8 ms",
         "the pool costs 3 $/h, more than the budget of 2",
     ]
+
+
+def test_a_penalty_that_does_not_keep_requests_from_being_late_is_noted() -> None:
+    """A type more than `penalty` times as slow costs less when late than the fast one in time (eq. 8)."""
+    catalogue = [
+        {"name": name, "price": 1, "max_count": 9, "profile": {"m": {"alpha_ms": alpha, "beta_ms": 0}}}
+        for name, alpha in (("fast", 0.1), ("slow", 2.5))
+    ]
+    tempted, kept = (
+        pool(catalogue=catalogue, slo_ms=90.0, rate=1.0, options=options, requests=150)
+        for options in ({}, {"penalty": 250.0})
+    )
+
+    (note,) = tempted.notes
+    assert note.startswith(
+        "slow takes 25 times as long as fast for 851 items, more than the penalty of kairos, 10"
+    )
+    assert "after 40% of the SLO" in note
+    assert note.endswith("options: {penalty: 250}")
+    assert kept.notes == ()
+    assert simulate(tempted).bad_rate > 0.1  # although the fast instance is nearly always idle
+    assert simulate(kept).bad_rate < 0.02  # the first request meets instances of which nothing is known
+
+
+def test_the_penalty_is_enough_for_the_catalogue_of_the_paper() -> None:
+    """Its slowest type is at most 7.2 times as slow as the fastest."""
+    for model in ("ncf", "rm2", "wnd", "mtwnd", "dien"):
+        session = {"name": model, "model": model, "slo_ms": 300, "sizes": "paper", "rate": 1}
+        types = ("g4dn.xlarge", "c5n.2xlarge", "r5n.large", "t3.xlarge")
+        rented = [{"type": name, "count": 1} for name in types]
+
+        scenario = Scenario.model_validate({"policy": "kairos", "instances": rented, "sessions": [session]})
+
+        assert scenario.notes == ()
 
 
 def test_copies_forget_what_was_computed() -> None:

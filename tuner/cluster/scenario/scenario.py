@@ -19,6 +19,7 @@ from tuner.cluster.scenario.form import PAPER, Form, use_of
 from tuner.cluster.scenario.hardware import Hardware
 from tuner.cluster.scenario.network import NetworkDraws
 from tuner.cluster.scenario.options import make_options, option_names
+from tuner.cluster.scenario.penalty import penalty_note
 from tuner.cluster.scenario.popularity import shared_out
 from tuner.cluster.scenario.rental import Rental
 from tuner.cluster.scenario.session import ARRIVALS, Session
@@ -290,19 +291,19 @@ class Scenario(Form):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was repaired in the catalogue, and what is odd about the rented pool."""
+        """What was repaired in the catalogue, and what is odd about the pool."""
+        notes = self._penalty_notes()
         if self.rental is None:
-            return ()
-        notes: list[str] = []
+            return tuple(notes)
         for session in self.sessions:
             sizes = session.size_distribution()
             offers = self.hardware.offers(session, sizes)
             notes += offers.notes if offers is not None else ()
-            fastest = 1e3 * self.hardware.request_latency(session, sizes)[:, -1].min()  # ms
-            if sizes is not None and fastest > session.slo_ms:
+            longest = self.hardware.request_latency(session, sizes)[:, -1]  # (K,) s
+            if sizes is not None and 1e3 * longest.min() > session.slo_ms:
                 notes.append(
                     f"no instance of the pool meets slo_ms {session.slo_ms:g} of {session.name} at its "
-                    f"largest size, {sizes.largest} items: the fastest needs {fastest:.4g} ms"
+                    f"largest size, {sizes.largest} items: the fastest needs {1e3 * longest.min():.4g} ms"
                 )
         if self.at_once:
             notes.append(
@@ -312,6 +313,17 @@ class Scenario(Form):
         if self.budget is not None and cost > self.budget * (1 + 1e-9):
             notes.append(f"the pool costs {cost:g} $/h, more than the budget of {self.budget:g}")
         return tuple(notes)
+
+    def _penalty_notes(self) -> list[str]:
+        """Say where the policy's penalty does not keep requests from being late."""
+        notes = []
+        for session in self.sessions if self.policy == "kairos" else ():
+            sizes = session.size_distribution()
+            longest = self.hardware.request_latency(session, sizes)[:, -1]  # (K,) s
+            types = dict(zip(self.hardware.kinds, longest.tolist(), strict=True))
+            items = 1 if sizes is None else sizes.largest
+            notes.append(penalty_note(types, session.slo, items, self.options.get("penalty")))
+        return [note for note in notes if note is not None]
 
     def cluster_spec(self) -> ClusterSpec:
         """Return what the policy knows: sessions, accelerators, and the delays it assumes.

@@ -6,8 +6,9 @@ At every arrival and end of a request, while an instance is idle, the waiting re
 all instances (columns), idle or not. A request on an instance costs ``C_j L_ij``. ``L_ij`` is the time until
 it would end there, with what the instance still has to do (eq. 2). ``C_j`` is what a second of the instance
 is worth, at most 1: the time of the largest request on the fastest type over that on this one. If the request
-would end after its SLO times the guard, it costs ten times the SLO (eq. 5, 8). Of the pairs, those with an
-idle instance are sent (eq. 6, 7); the other requests wait for the next matching.
+would end after its SLO times the guard, ``L_ij`` is ten times the SLO (eq. 5, 8). ``C_j`` weighs that, too:
+on a type more than ten times as slow as the fastest being late may cost less than in time elsewhere. Of the
+pairs, those with an idle instance are sent (eq. 6, 7); the other requests wait for the next matching.
 
 Execution times are learned without prior knowledge (:mod:`~.predictor`), unless ``learn`` is off. Without
 ``refuse`` no request is refused: a late one executes when an instance has nothing better to do. With
@@ -80,7 +81,7 @@ class KairosOptions:
     guard: float = 0.98
     """A request must end within this part of the SLO, by prediction (xi)."""
     penalty: float = 10.0
-    """What a late pair costs, in SLOs."""
+    """What a late pair costs, in SLOs, before ``C_j`` weighs it."""
     spread: float = 1.0
     """Factor on the error of predictions that was seen, with which the risk of being late is weighed."""
     learn: bool = True

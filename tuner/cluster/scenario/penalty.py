@@ -1,0 +1,39 @@
+"""Says where the penalty of Kairos does not keep requests from instances on which they are late.
+
+Equation 8 weighs the penalty as it weighs a time: by ``C_j``, the time of the largest request on the fastest
+type over that on type j. So a late request costs ``penalty C_j`` SLOs there, and one that ends in time on the
+fastest type as many SLOs as it takes. Where type j is more than ``penalty`` times as slow, the first is less
+than the second can be, and requests are sent there to be late although a fast instance could serve them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tuner.scheduling.distribution.kairos import KairosOptions
+
+__all__ = ["penalty_note"]
+
+
+def penalty_note(
+    latency: Mapping[str, float], slo: float, items: int, penalty: float | None = None
+) -> str | None:
+    """Return the type on which being late costs least, and what to write; None if the penalty is enough.
+
+    Args:
+        latency: Execution time of the largest request by type, s.
+        slo: Of the session, s.
+        items: Size of that request.
+        penalty: The option of ``kairos``, in SLOs; None for the default.
+    """
+    penalty = KairosOptions().penalty if penalty is None else penalty
+    fast, slow = min(latency, key=latency.__getitem__), max(latency, key=latency.__getitem__)
+    ratio = latency[slow] / latency[fast]
+    if ratio <= penalty or latency[slow] <= slo or latency[fast] > slo:
+        return None
+    return (
+        f"{slow} takes {ratio:.3g} times as long as {fast} for {items} items, more than the penalty of "
+        f"kairos, {penalty:g}: a request that would end on {fast} after {penalty / ratio:.0%} of the SLO or "
+        f"later is rather sent to {slow}, also where it is late; for fewer late requests write "
+        f"options: {{penalty: {round(10 * ratio, -1):g}}}"
+    )
