@@ -161,8 +161,8 @@ class Load:
         metadata=option(
             "workload",
             metavar="SPEC",
-            help="How the load changes: constant, dynamic, wikipedia, azure:FILE.csv, step, ramp, burst, "
-            "with parameters as in step:low=0.5,high=1.5; `tuner workload list` lists them.",
+            help="How the load changes: constant, dynamic, wikipedia, trace:FILE.csv, azure:FILE.csv, step, "
+            "ramp, burst, with parameters as in step:low=0.5,high=1.5; `tuner workload list` lists them.",
         ),
     )
     """How a simulated load changes over an episode, as text, or with a nominal rate of its own; None: not at

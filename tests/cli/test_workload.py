@@ -77,7 +77,7 @@ def test_the_name_of_a_trace_is_drawn_as_it_is(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (["nothing"], "there is no 'nothing'; use one of constant, dynamic, wikipedia, azure"),
+        (["nothing"], "there is no 'nothing'; use one of constant, dynamic, wikipedia, trace"),
         (["step:hgih=2"], "did you mean high?"),
         (["constant", "--rate", "0"], "rate"),
         (["constant", "--plot", "load.gif"], "use .png, .svg, .pdf"),

@@ -9,7 +9,7 @@ import pytest
 
 from tuner.errors import InvalidInput
 from tuner.workload import workload
-from tuner.workload.azure import gap_shape
+from tuner.workload.recorded import gap_shape
 
 HEADING = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "azure_llm_2023"

@@ -54,7 +54,7 @@ def show(
     specs: Annotated[
         list[str],
         typer.Argument(
-            metavar="SPEC...", help="Such as dynamic, step:low=0.5,high=1.5,at=0.3 or azure:FILE.csv."
+            metavar="SPEC...", help="Such as dynamic, step:low=0.5,high=1.5,at=0.3 or trace:FILE.csv."
         ),
     ],
     rate: Annotated[float, typer.Option("--rate", help="The nominal rate, requests/s.")] = 100.0,

@@ -40,10 +40,11 @@ class PoolTrial:
 
     def __init__(self, scenario: Scenario, types: Sequence[InstanceType]) -> None:
         distributes = scenario.policy is not None and scenario.distributes
+        policy, options = (scenario.policy, scenario.options) if distributes else (POLICY, {})
         self._types = types
         self._fields = {
-            "policy": scenario.policy if distributes else POLICY,
-            "options": scenario.options if distributes else {},
+            "policy": policy,
+            "options": options,
             "catalogue": tuple(types),
             "noise": scenario.noise,
             "network": scenario.network,
@@ -52,9 +53,7 @@ class PoolTrial:
         arrival = POISSON if session.traced else session.arrival
         self.notes: tuple[str, ...] = (TRACED,) if session.traced else ()
         """What in the file the simulations do not follow, and what is odd about them, in sentences."""
-        if self._fields["policy"] == POLICY and (
-            note := _penalty_note(session, types, self._fields["options"])
-        ):
+        if policy == POLICY and (note := _penalty_note(session, types, options)):
             self.notes += (note,)
         self._seed = scenario.seed
         self._session = session.model_copy(update={"rate": None, "arrival": arrival, "copies": 1})

@@ -2,108 +2,43 @@
 
 A CSV file with the heading ``TIMESTAMP,ContextTokens,GeneratedTokens`` and a line per request, in order of
 time (github.com/Azure/AzurePublicDataset, AzureLLMInferenceTrace_code.csv and _conv.csv, CC-BY-4.0; Patel et
-al.: Splitwise, ISCA 2024). The whole file is stretched over the episode and its rate scaled, so that its mean
-is the nominal one; what is left is how the load rises and falls.
-
-A window of an episode shows the load of its share of the file. Where that would be fewer than 20 requests,
-the count would mostly be luck, and luck comes again when arrivals are drawn: then wider pieces of the file
-are counted, and the rate in between follows a straight line.
+al.: Splitwise, ISCA 2024). Every line is checked; ``trace:FILE`` reads the times alone.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
-from tuner.errors import InvalidInput
-from tuner.workload.workload import SETTING, Workload, middles, parameter
+from tuner.workload.recorded import Recorded
+from tuner.workload.trace import moment_of
 
 __all__ = ["HEADING", "Azure"]
 
 HEADING = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-FEWEST = 20
-"""Requests of the trace that a piece of it holds on average, at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Azure(Workload):
-    """The load of a recorded trace; nothing about its rates is random.
-
-    Raises:
-        InvalidInput: The file cannot be read or a line is not as it should be; names the line.
-    """
+class Azure(Recorded):
+    """The load of a trace in that format."""
 
     name: ClassVar[str] = "azure"
     about: ClassVar[str] = "a trace in the format of the Azure LLM inference traces"
-    takes_file: ClassVar[bool] = True
 
-    file: Path
-    """The trace."""
-    burstiness: float = parameter(
-        0.0, "shape of the gamma distributed gaps; 0: as in the trace, slow changes left out"
-    )
-    _seconds: np.ndarray = dataclasses.field(init=False, compare=False, repr=False)
-    """When its requests came, from 0 on.   # (n,) s"""
-
-    def __post_init__(self) -> None:
-        from tuner.workload.trace import read_times
-
-        setting = f"{SETTING} azure:{self.file}"
-        seconds = read_times(self.file, setting, _time)
-        if not seconds[-1] > 0:
-            raise InvalidInput(setting, "needs requests at two different times at least")
-        object.__setattr__(self, "_seconds", seconds)
-        if self.burstiness == 0:
-            object.__setattr__(self, "burstiness", gap_shape(np.diff(seconds)))
-        super().__post_init__()
-
-    def __str__(self) -> str:
-        return f"azure:{self.file},burstiness={self.burstiness!r}"
-
-    def relative(self, windows: int, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002, D102
-        pieces = min(windows, max(self._seconds.size // FEWEST, 1))
-        counts, _ = np.histogram(self._seconds, pieces, range=(0.0, float(self._seconds[-1])))
-        rates = np.interp(middles(windows), middles(pieces), counts)
-        return np.asarray(rates / rates.mean())
-
-
-def gap_shape(gaps: np.ndarray) -> float:
-    """Return the shape of the gamma distribution that gaps locally follow, 0.01 to 100.
-
-    From the local variation Lv of Shinomoto et al. (Neural Computation 15, 2003), which compares each gap
-    with the next one only and therefore does not mistake a changing rate for bursts: Lv = 3 / (2 shape + 1).
-
-    Args:
-        gaps: From one request to the next.   # (n,) s
-    """
-    first, second = gaps[:-1], gaps[1:]
-    known = first + second > 0
-    if not known.any():
-        return 1.0
-    difference = (first[known] - second[known]) / (first[known] + second[known])
-    variation = 3 * float(np.mean(difference**2))
-    return float(np.clip((3 / max(variation, 1e-9) - 1) / 2, 0.01, 100))
-
-
-def _time(line: int, row: list[str]) -> float | None:
-    """Return when a line's request came, s; None for the heading."""
-    fields = [field.strip() for field in row]
-    if line == 1:
-        if tuple(fields) == HEADING:
-            return None
-        raise ValueError(f"is not the heading {','.join(HEADING)}")
-    if len(fields) != len(HEADING):
-        raise ValueError(f"has {len(fields)} fields, not {len(HEADING)}")
-    for name, text in zip(HEADING[1:], fields[1:], strict=True):
-        if not (text.isascii() and text.isdecimal()):
-            raise ValueError(f"{name} '{text:.40}' is not a number of tokens")
-    try:
-        moment = datetime.fromisoformat(fields[0])
-    except ValueError:
-        raise ValueError(f"'{fields[0]:.40}' is not a time such as 2023-11-16 18:17:03.9799600") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    @staticmethod
+    def time_of(line: int, row: list[str]) -> float | None:
+        """Return when a line's request came, s; None for the heading."""
+        fields = [field.strip() for field in row]
+        if line == 1:
+            if tuple(fields) == HEADING:
+                return None
+            raise ValueError(f"is not the heading {','.join(HEADING)}; other traces are written trace:FILE")
+        if len(fields) != len(HEADING):
+            raise ValueError(f"has {len(fields)} fields, not {len(HEADING)}")
+        for name, text in zip(HEADING[1:], fields[1:], strict=True):
+            if not (text.isascii() and text.isdecimal()):
+                raise ValueError(f"{name} '{text:.40}' is not a number of tokens")
+        time = moment_of(fields[0])
+        if time is None:
+            raise ValueError(f"'{fields[0]:.40}' is not a time such as 2023-11-16 18:17:03.9799600")
+        return time

@@ -3,7 +3,7 @@
 ========================================  ==========================================================
 ``constant``                              the nominal rate
 ``wikipedia:spikes=0,days=1``             two parameters, the others at their defaults
-``azure:FILE.csv,burstiness=1``           a file comes first, and needs no name
+``trace:FILE.csv,burstiness=1``           a file comes first, and needs no name
 ========================================  ==========================================================
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 from tuner.errors import InvalidInput, check_choice
 from tuner.workload.azure import Azure
 from tuner.workload.dynamic import Dynamic
+from tuner.workload.recorded import Recorded
 from tuner.workload.shapes import Burst, Constant, Ramp, Step
 from tuner.workload.wikipedia import Wikipedia
 from tuner.workload.workload import SETTING, Workload
@@ -24,7 +25,7 @@ from tuner.workload.workload import SETTING, Workload
 __all__ = ["WORKLOADS", "workload"]
 
 WORKLOADS: dict[str, type[Workload]] = {
-    kind.name: kind for kind in (Constant, Dynamic, Wikipedia, Azure, Step, Ramp, Burst)
+    kind.name: kind for kind in (Constant, Dynamic, Wikipedia, Recorded, Azure, Step, Ramp, Burst)
 }
 """Workloads by name."""
 

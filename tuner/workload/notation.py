@@ -6,7 +6,7 @@
 ``constant:100``          equal gaps; dispersion 0
 ``step:30s@100,1m@300``  Poisson, the rate changes in steps; the last rate goes on
 ``ramp:60s@100-300``      Poisson, the rate grows (or falls) linearly; the last rate goes on
-``trace:FILE``            send times from a file, in seconds, counted from the first
+``trace:FILE``            send times from a file, counted from the first
 ========================  ==============================================================
 """
 

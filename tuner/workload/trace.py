@@ -6,6 +6,7 @@ import csv
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,14 +15,15 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.workload.arrivals import SETTING, Scheduled
 
-__all__ = ["Trace", "read_times"]
+__all__ = ["Trace", "moment_of", "read_times", "send_time"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trace(Scheduled):
-    """Send times from a file: seconds, one per line or in the first column of a CSV, counted from the first.
+    """Send times from a file, one per line or in the first column of a CSV, counted from the first.
 
-    Empty lines and lines that begin with ``#`` are skipped, and so is a heading in line 1.
+    A time is a number of seconds, or a date with a time of day such as ``2023-11-16 18:17:03.97``. Empty
+    lines and lines that begin with ``#`` are skipped, and so is a heading in line 1.
 
     Raises:
         InvalidInput: The file cannot be read, or a line is not a time or goes back; names the line.
@@ -32,7 +34,7 @@ class Trace(Scheduled):
     """Send times from 0 on.   # (n,) s"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seconds", read_times(self.path, f"{SETTING} trace:{self.path}", _send_time))
+        object.__setattr__(self, "seconds", read_times(self.path, f"{SETTING} trace:{self.path}", send_time))
 
     def __str__(self) -> str:
         return f"trace:{self.path}"
@@ -82,17 +84,32 @@ def read_times(path: Path, setting: str, time_of: Callable[[int, list[str]], flo
     return np.asarray(seconds - seconds[0])
 
 
-def _send_time(line: int, row: list[str]) -> float | None:
-    """Return a line's time, or None for a line that is skipped."""
+def send_time(line: int, row: list[str]) -> float | None:
+    """Return a line's time, s, or None for a line that is skipped; see :class:`Trace`.
+
+    Raises:
+        ValueError: It has none; says what it has.
+    """
     text = row[0].strip()
     if not text or text.startswith("#"):
         return None
     try:
         time = float(text)
     except ValueError:
-        if line == 1:
-            return None
-        raise ValueError(f"'{text:.40}' is not a time in seconds") from None
+        moment = moment_of(text)
+        if moment is not None or line == 1:
+            return moment
+        form = "in seconds, nor one such as 2023-11-16 18:17:03.97"
+        raise ValueError(f"'{text:.40}' is not a time {form}; put the times into the first column") from None
     if not math.isfinite(time):
         raise ValueError(f"'{text}' is not finite")
     return time
+
+
+def moment_of(text: str) -> float | None:
+    """Return the seconds since 1970 of a date with a time of day, UTC unless it says otherwise; else None."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

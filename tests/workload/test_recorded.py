@@ -1,0 +1,68 @@
+"""Recorded arrivals of any system as a workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tuner.errors import InvalidInput
+from tuner.workload import workload
+from tuner.workload.trace import Trace
+
+SECONDS = [*range(0, 100, 2), *range(100, 200)]
+"""Twice as many requests in the second half."""
+
+
+def rates(path: Path, windows: int) -> np.ndarray:
+    """Rates of an episode, requests/s."""
+    return workload(f"trace:{path}", 30.0).rates(windows, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"{s}\n" for s in SECONDS),
+        "arrival,tenant\n" + "".join(f"{1.7e9 + s:.3f},a\n" for s in SECONDS),
+        "start\n" + "".join(f"2024-05-10T07:{10 + s // 60}:{s % 60:02}Z\n" for s in SECONDS),
+        "".join(f"2024-05-10 07:{10 + s // 60}:{s % 60:02}.0000000,5\n" for s in SECONDS),
+    ],
+    ids=["seconds", "seconds of a CSV", "dates of a CSV", "dates without a heading"],
+)
+def test_the_rate_follows_the_times_in_the_first_column(tmp_path: Path, text: str) -> None:
+    """As seconds or as dates; a cluster is simulated with the same file."""
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+
+    np.testing.assert_allclose(rates(path, 4), [20, 20, 40, 40], rtol=0.05)
+    np.testing.assert_allclose(Trace(path).seconds, SECONDS, atol=1e-6)
+
+
+def test_it_prints_as_the_spec_that_makes_it(tmp_path: Path) -> None:
+    """Its gaps are those of the file unless given."""
+    path = tmp_path / "trace.csv"
+    path.write_text("".join(f"{s}\n" for s in SECONDS))
+    one = workload(f"trace:{path}", 5.0)
+
+    assert str(one) == f"trace:{path},burstiness=100.0"
+    assert workload(str(one), 5.0) == one
+    assert workload(f"trace:{path},burstiness=1", 5.0).burstiness == 1
+
+
+def test_times_in_another_column_are_told(tmp_path: Path) -> None:
+    """With the line, and where they belong."""
+    path = tmp_path / "trace.csv"
+    path.write_text("job_name,start_time\nj7,86400\n")
+
+    with pytest.raises(InvalidInput, match=r"trace:.*line 2: 'j7' is not a time.*into the first column"):
+        workload(f"trace:{path}", 5.0)
+
+
+def test_another_trace_than_azures_is_told_how_to_be_written(tmp_path: Path) -> None:
+    """The times alone are enough."""
+    path = tmp_path / "trace.csv"
+    path.write_text("0.5\n1.5\n")
+
+    with pytest.raises(InvalidInput, match="other traces are written trace:FILE"):
+        workload(f"azure:{path}", 5.0)
