@@ -37,6 +37,7 @@ OWN = ("--docs", "--results")
         ("dispatch a.yaml --log a.yaml", "--log: a.yaml is read for CONFIG.yaml"),
         ("compare --server a.yaml --json a.yaml", "--json: a.yaml is read for --server"),
         ("compare --workload azure:a.yaml --json a.yaml", "--json: a.yaml is read for --workload"),
+        ("compare --server a.yaml --csv a.yaml", "--csv: a.yaml is read for --server"),
         ("calibrate sim://mlp?server=server.json", "--out: server.json is read for TARGET"),
         ("workload show azure:a.yaml --json a.yaml", "--json: a.yaml is read for SPEC..."),
         ("experiment run kairos --json b --plot ./b", "--json: b is written for --plot"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.laboratory.agent_runs import SMALL, made_run
 from tuner.laboratory.agent_run import AgentRun, RunSpec
-from tuner.laboratory.comparison import Comparison, compared, run_specs
+from tuner.laboratory.comparison import Comparison, compared, run_rows, run_specs
 
 
 def runs(agent: str, converged: tuple[int | None, ...]) -> list[AgentRun]:
@@ -39,6 +39,16 @@ def test_rows_are_medians_over_seeds() -> None:
     assert fast.mean_cost < slow.mean_cost
 
 
+def test_each_run_has_a_row_of_its_own() -> None:
+    """For confidence intervals and tests that are paired by seed."""
+    rows = run_rows([*runs("rrl", (20, 30)), *runs("capes", (None,))])
+
+    assert [(row.id, row.seed, row.windows_to_converge) for row in rows] == [
+        ("rrl", 0, 20), ("rrl", 1, 30), ("capes", 0, None),
+    ]  # fmt: skip
+    assert rows[2].regret == 1.0
+
+
 def test_without_exact_costs_there_is_no_convergence() -> None:
     """The other figures are there."""
     unknown = np.full(30, math.nan)
@@ -53,7 +63,7 @@ def test_comparisons_survive_a_round_trip(tmp_path: Path) -> None:
     """What was stored is what is read."""
     comparison = Comparison(
         env="e", workload="dynamic", rates=[1.0], arguments={"slo": "p95=30ms"}, windows=100, seeds=2,
-        seconds=1.0, command="c", rows=compared(runs("rrl", (20, 30))),
+        seconds=1.0, command="c", rows=compared(runs("rrl", (20, 30))), runs=run_rows(runs("rrl", (20, 30))),
     )  # fmt: skip
     comparison.save(tmp_path / "c.json")
 

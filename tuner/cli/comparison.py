@@ -33,6 +33,7 @@ def compare_runs(
     *,
     seeds: int,
     out: Path | None,
+    windows: Path | None,
 ) -> list[AgentRun]:
     """Run agents, print their rows and store them.
 
@@ -42,15 +43,17 @@ def compare_runs(
         base: What all runs share.
         seeds: Runs of each agent.
         out: Where the rows go.
+        windows: Where every window goes.
 
     Raises:
-        StorageError: The rows cannot be written.
+        StorageError: The files cannot be written.
     """
     from tuner.cli.console import command_line, make_console, progress_bars
-    from tuner.laboratory.comparison import Comparison, compared
+    from tuner.laboratory.comparison import Comparison, compared, run_rows
     from tuner.laboratory.parallel import run_all
 
     check_file(out, "--json")
+    check_file(windows, "--csv")
     begin = time.monotonic()
     runs = run_all(function, tasks, "runs", bars=progress_bars(make_console()))
     comparison = Comparison(
@@ -63,12 +66,25 @@ def compare_runs(
         seconds=round(time.monotonic() - begin, 1),
         command=command_line(),
         rows=compared(runs),
+        runs=run_rows(runs),
     )
     _show(comparison)
     if out is not None:
         comparison.save(out)
         print(out)
+    if windows is not None:
+        _store_windows(runs, base, windows)
+        print(windows)
     return runs
+
+
+def _store_windows(runs: Sequence[AgentRun], base: RunSpec, path: Path) -> None:
+    from tuner.laboratory.agent_run import serving, stage_environment
+    from tuner.laboratory.window_table import write_windows
+
+    env = stage_environment(base)
+    write_windows(runs, serving(env).space, path)
+    env.close()
 
 
 def _show(comparison: Comparison) -> None:

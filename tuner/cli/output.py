@@ -12,11 +12,14 @@ import typer
 from tuner.errors import InvalidInput
 from tuner.files.storage import make_folder_of, write_atomically
 
-__all__ = ["JsonFile", "check_file", "check_plot", "store_json"]
+__all__ = ["JsonFile", "WindowsFile", "check_file", "check_plot", "store_json"]
 
 PICTURES = (".png", ".svg", ".pdf")
 """Endings of the files that `--plot` writes."""
 
+WindowsFile = Annotated[
+    Path | None, typer.Option("--csv", metavar="OUT.csv", help="Store every window of every run, a row each.")
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also store the result here.")]
 
 

@@ -13,7 +13,8 @@ import typer
 __all__ = ["WRITTEN", "check_paths", "label"]
 
 WRITTEN = (
-    "--json", "--log", "--metrics", "--out", "--parts", "--plot", "--save-policy", "--tensorboard", "--trace",
+    "--csv", "--json", "--log", "--metrics", "--out", "--parts", "--plot", "--save-policy", "--tensorboard",
+    "--trace",
 )  # fmt: skip
 """Options for what is written: a file or, with one of the metavars `FOLDERS`, files in a folder."""
 FOLDERS = ("DIR", "FOLDER")

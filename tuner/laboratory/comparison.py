@@ -16,7 +16,7 @@ from tuner.laboratory.agent_run import AgentRun, RunSpec
 from tuner.laboratory.metrics import Figures, figures_of
 from tuner.measurement import known
 
-__all__ = ["AgentRow", "Comparison", "compared", "run_specs"]
+__all__ = ["AgentRow", "Comparison", "RunRow", "compared", "run_rows", "run_specs"]
 
 
 class AgentRow(Part):
@@ -52,6 +52,28 @@ class AgentRow(Part):
     """Windows of all seeds that were not learned from: not finite, nothing measured, or disturbed."""
 
 
+class RunRow(Part):
+    """The figures of one run, as those of its agent; None where nothing was measured or reached."""
+
+    id: str
+    """The agent."""
+    seed: int
+    windows_to_converge: float | None
+    """None if it never stayed near the oracle, or exact costs are not known."""
+    windows_off: float | None
+    mean_cost: float | None
+    regret: float | None
+    slo_violations: float | None
+    resource: float | None
+    mean_latency: float | None
+    """s."""
+    p95: float | None
+    """s."""
+    p99: float | None
+    """s."""
+    skipped: int
+
+
 class Comparison(Stored):
     """What `tuner compare` stores."""
 
@@ -75,6 +97,8 @@ class Comparison(Stored):
         )
     )
     rows: list[AgentRow]
+    runs: list[RunRow] = Field(default_factory=list)
+    """Each agent with each seed, for statistics of one's own; empty in files from before 2026-11-29."""
 
 
 def run_specs(agents: Sequence[RunSpec], seeds: int) -> list[RunSpec]:
@@ -92,6 +116,17 @@ def compared(runs: Sequence[AgentRun]) -> list[AgentRow]:
     for run in runs:
         by_agent.setdefault(run.spec.label, []).append(figures_of(run))
     return [_row(agent, figures) for agent, figures in by_agent.items()]
+
+
+def run_rows(runs: Sequence[AgentRun]) -> list[RunRow]:
+    """Sum up each run by itself, in their order."""
+    names = [name for name in RunRow.model_fields if name not in ("id", "seed", "skipped")]
+    found = []
+    for run in runs:
+        figures = figures_of(run)
+        values = {name: known(getattr(figures, name), 6) for name in names}
+        found.append(RunRow(id=run.spec.label, seed=run.spec.seed, skipped=figures.skipped, **values))
+    return found
 
 
 def _row(agent: str, figures: Sequence[Figures]) -> AgentRow:
