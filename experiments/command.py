@@ -10,6 +10,7 @@ import typer
 
 from tuner.cli.exit_code import ExitCode
 from tuner.cli.options import ForeignLimit
+from tuner.cli.output import PlotForm, PlotFormat
 from tuner.cli.usage import UserCommand
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def run_experiment(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw its figures into this folder.")
     ] = None,
+    plot_format: PlotFormat = PlotForm.PNG,
 ) -> None:
     """Run one experiment, print its rows and store its result.
 
@@ -100,7 +102,7 @@ def run_experiment(
     result.save(path)
     _show(result)
     print(path)
-    for figure in kind.plot(result, plot) if plot is not None else ():
+    for figure in kind.plot(result, plot, form=plot_format) if plot is not None else ():
         print(figure)
     if measuring.stopped:
         raise typer.Exit(ExitCode.STOPPED)

@@ -109,11 +109,21 @@ class Experiment(ABC, Generic[Task, Answer]):
         return []
 
     @classmethod
-    def plot(cls, result: Result, folder: Path) -> list[Path]:
-        """Write a result's figures into a folder, ``NAME.png`` or ``NAME-PART.png``; return the files."""
+    def plot(cls, result: Result, folder: Path, *, form: str = "png") -> list[Path]:
+        """Write a result's figures into a folder, ``NAME.png`` or ``NAME-PART.png``; return the files.
+
+        Args:
+            result: The result.
+            folder: Where they go.
+            form: ``png``, ``svg`` or ``pdf``.
+        """
         return [
             style.save(
-                one.figure, folder, "-".join(filter(None, (result.experiment, one.part))), colors=one.colors
+                one.figure,
+                folder,
+                "-".join(filter(None, (result.experiment, one.part))),
+                colors=one.colors,
+                form=form,
             )
             for one in cls.draw(result)
         ]

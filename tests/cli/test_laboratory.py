@@ -34,7 +34,8 @@ def test_comparisons_are_stored_and_drawn(tuner: Say, tmp_path: Path) -> None:
     tuner(
         "compare", *SMALL, *GRID, "--agents", "rrl,rrl:smoothing.adaptive=false,capes:hidden=[10,10]",
         "--windows", "12", "--seeds", "2",
-        "--json", "c.json", "--plot", "figures", "--csv", "windows.csv",
+        "--json", "c.json", "--plot", "figures", "--plot-format", "svg",
+        "--csv", "windows.csv",
     )  # fmt: skip
 
     found = Comparison.load(tmp_path / "c.json")
@@ -47,8 +48,8 @@ def test_comparisons_are_stored_and_drawn(tuner: Say, tmp_path: Path) -> None:
     assert (found.rates, found.arguments["window"]) == ([100.0], 0.5)
     assert [(run.id, run.seed) for run in found.runs[::3]] == [("rrl", 0), ("rrl", 1)]
     assert len((tmp_path / "windows.csv").read_text().splitlines()) == 1 + 3 * 2 * 12
-    drawn = {path.name for path in (tmp_path / "figures").glob("*.png")}
-    assert {"comparison-cost.png", "comparison-ccdf.png", "comparison-slo.png"} <= drawn
+    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"comparison-cost.svg", "comparison-ccdf.svg", "comparison-slo.svg"} <= drawn
 
 
 @pytest.mark.usefixtures("one_core")

@@ -86,3 +86,26 @@ def test_a_disk_that_is_full_leaves_the_picture_that_was_there(
 
     assert (tmp_path / "x.svg").read_bytes() == before
     assert os.listdir(tmp_path) == ["x.svg"]
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_the_same_figure_gives_the_same_bytes(tmp_path: Path, form: str) -> None:
+    """In every form, whenever it is drawn."""
+    files = []
+    for name in ("a", "b"):
+        figure, axes = style.figure("x")
+        axes[0, 0].plot([1, 2], [3, 4], label="one")
+        files.append(style.save(figure, tmp_path, name, form=form))
+
+    assert [file.name for file in files] == [f"a.{form}", f"b.{form}"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_fonts_of_a_pdf_are_of_a_type_that_publishers_take(tmp_path: Path) -> None:
+    """Type 3, which is refused, is what matplotlib embeds unless told."""
+    figure, _ = style.figure("x")
+
+    content = style.save(figure, tmp_path, "x", form="pdf").read_bytes()
+
+    assert b"/Type3" not in content
+    assert b"/TrueType" in content or b"/CIDFontType2" in content

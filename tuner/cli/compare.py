@@ -9,7 +9,7 @@ import typer
 
 from tuner.cli.agent_options import AGENT_HELP, AgentOptions, check_agent, parse_agents, run_spec
 from tuner.cli.options import MOST_WINDOWS, Seed
-from tuner.cli.output import JsonFile, WindowsFile
+from tuner.cli.output import JsonFile, PlotForm, PlotFormat, WindowsFile
 from tuner.cli.signature import fields_as_options
 
 __all__ = ["EXAMPLES", "compare"]
@@ -37,6 +37,7 @@ def compare(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw the figures into this folder.")
     ] = None,
+    plot_format: PlotFormat = PlotForm.PNG,
 ) -> None:
     """Let agents learn under the same loads; count windows until each stays near the best, and the cost."""
     from tuner.cli.comparison import compare_runs
@@ -54,5 +55,5 @@ def compare(
     if plot is not None:
         from tuner.laboratory.figures import comparison_figures
 
-        for path in comparison_figures(runs, plot):
+        for path in comparison_figures(runs, plot, form=plot_format):
             print(path)

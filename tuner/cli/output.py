@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +13,23 @@ import typer
 from tuner.errors import InvalidInput
 from tuner.files.storage import make_folder_of, write_atomically
 
-__all__ = ["JsonFile", "WindowsFile", "check_file", "check_plot", "store_json"]
+__all__ = ["JsonFile", "PlotForm", "PlotFormat", "WindowsFile", "check_file", "check_plot", "store_json"]
 
 PICTURES = (".png", ".svg", ".pdf")
 """Endings of the files that `--plot` writes."""
 
+
+class PlotForm(StrEnum):
+    """Of the figures that a command draws into a folder."""
+
+    PNG = "png"
+    SVG = "svg"
+    PDF = "pdf"
+
+
+PlotFormat = Annotated[
+    PlotForm, typer.Option("--plot-format", help="Of the figures; svg and pdf can be scaled, for papers.")
+]
 WindowsFile = Annotated[
     Path | None, typer.Option("--csv", metavar="OUT.csv", help="Store every window of every run, a row each.")
 ]

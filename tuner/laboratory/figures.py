@@ -26,13 +26,16 @@ WIDE = 8.0
 """Ratio of the greatest to the least value from which on an axis is logarithmic."""
 
 
-def comparison_figures(runs: Sequence[AgentRun], folder: Path, name: str = "comparison") -> list[Path]:
+def comparison_figures(
+    runs: Sequence[AgentRun], folder: Path, name: str = "comparison", *, form: str = "png"
+) -> list[Path]:
     """Draw runs of the same load under several agents.
 
     Args:
         runs: Of equal length.
         folder: Where the figures go.
         name: What their files begin with.
+        form: ``png``, ``svg`` or ``pdf``.
 
     Returns:
         The files.
@@ -48,22 +51,22 @@ def comparison_figures(runs: Sequence[AgentRun], folder: Path, name: str = "comp
         best = over_time(runs, lambda t: t.best)[0]  # all agents meet the same loads
         axes[0, 0].plot(best.x, best.y, color=style.MUTED, ls="--", lw=1, label="oracle, exact")
     above(axes[0, 0])
-    drawn.append(style.save(figure, folder, f"{name}-cost"))
+    drawn.append(style.save(figure, folder, f"{name}-cost", form=form))
 
     if np.isfinite(first.best).any():
         figure, axes = style.figure(f"Windows until near the oracle for good, {where}", size=(6.5, 3.6))
         series = bars(runs, lambda f: f.windows_to_converge)
         draw_bars(axes[0, 0], series, "windows", most=float(len(first.cost)))
-        drawn.append(style.save(figure, folder, f"{name}-convergence"))
+        drawn.append(style.save(figure, folder, f"{name}-convergence", form=form))
 
     figure, axes = style.figure(f"Windows whose {latency} exceeded a latency, {where}", size=(6, 3.8))
     draw_ccdf(axes[0, 0], exceeding(runs, lambda t: t.shown[latency]), first.slo.latency)
     above(axes[0, 0])
-    drawn.append(style.save(figure, folder, f"{name}-ccdf"))
+    drawn.append(style.save(figure, folder, f"{name}-ccdf", form=form))
 
     figure, axes = style.figure(f"Windows that broke the SLO ({first.slo}), {where}", size=(6.5, 3.6))
     draw_bars(axes[0, 0], bars(runs, lambda f: 100 * f.slo_violations), "% of the windows")
-    drawn.append(style.save(figure, folder, f"{name}-slo"))
+    drawn.append(style.save(figure, folder, f"{name}-slo", form=form))
 
     gpu = bool(np.isfinite(first.shown["gpu"]).any())
     figure, axes = style.figure(f"Resources in use, {where}", size=(7.5, 3.8))
@@ -73,7 +76,7 @@ def comparison_figures(runs: Sequence[AgentRun], folder: Path, name: str = "comp
         "share of the GPU" if gpu else "cores",
     )
     above(axes[0, 0])
-    drawn.append(style.save(figure, folder, f"{name}-resources"))
+    drawn.append(style.save(figure, folder, f"{name}-resources", form=form))
     return drawn
 
 
