@@ -105,6 +105,9 @@ def server_of(server: object, kind: type[Kind], known: Mapping[str, Kind], name:
     if server is None:
         check_choice("model", name, known)
         return known[name]
+    if isinstance(server, (str, Path)):
+        fix = f"write server=tuner.envs.simulator.models.load_model(Path({str(server)!r}))"
+        raise InvalidInput("server", f"{str(server)!r} is the name of a file, not a model", fix)
     if not isinstance(server, kind):
         found = getattr(server, "kind", type(server).__name__)
         wanted = next(name for name, one in KINDS.items() if one is kind)

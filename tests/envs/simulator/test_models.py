@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.envs.simulator.models import KINDS, AnyModel, load_model, model_from_json
+from tuner.envs.simulator.models import KINDS, AnyModel, load_model, model_from_json, server_of
 from tuner.envs.simulator.server import ServerModel
 from tuner.envs.simulator.tfserving_cpu import CPU_MODELS
 from tuner.envs.simulator.tfserving_gpu import GPU_MODELS
@@ -67,3 +67,10 @@ def test_model_of_another_server() -> None:
         tfserving_cpu(server=ServerModel())
     with pytest.raises(InvalidInput, match="not of triton"):
         triton_cpu(server=CPU_MODELS["inception"])
+
+
+@pytest.mark.parametrize("server", ["server.yaml", Path("server.yaml")])
+def test_the_name_of_a_file_is_no_model(server: object) -> None:
+    """The message says how one is read."""
+    with pytest.raises(InvalidInput, match=r"server: 'server.yaml' is the name of a file.*load_model\(Path"):
+        server_of(server, ServerModel, {"mlp": ServerModel()}, "mlp")
