@@ -124,17 +124,26 @@ def check_choice(setting: str, value: object, known: Iterable[Choice]) -> Choice
 
 
 class UnknownModel(InvalidInput):
-    """The server answers but does not serve a model of that name."""
+    """The server answers but does not serve a model of that name, or not the version that was named.
 
-    def __init__(self, model: str | UnknownModel, available: Sequence[str] | None = None) -> None:
+    Args:
+        model: The name.
+        available: What it serves instead: models, or the model's versions; None if it does not say.
+        version: The version, if it is that which is not served.
+    """
+
+    def __init__(
+        self, model: str | UnknownModel, available: Sequence[str] | None = None, *, version: str = ""
+    ) -> None:
         if isinstance(model, UnknownModel):  # see `TunerError`
             super().__init__(model)
             self.available: tuple[str, ...] = model.available
             return
         names = list(map(one_line, available or ()))
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        loaded = "" if available is None else f"models loaded: {', '.join(names[:NAMED]) or 'none'}{more}"
-        super().__init__("model", f"the server does not serve '{one_line(model)}'", loaded)
+        kind, what = ("versions", f"version {version} of ") if version else ("models", "")
+        loaded = "" if available is None else f"{kind} loaded: {', '.join(names[:NAMED]) or 'none'}{more}"
+        super().__init__("model", f"the server does not serve {what}'{one_line(model)}'", loaded)
         self.available = tuple(available or ())
 
 

@@ -28,6 +28,13 @@ READ_ONLY = (
 )
 NO_CONTROL = "explicit model load / unload is not allowed"
 RESTRICTED = "restricted"
+NO_SUCH_VERSION = (
+    "version {} is not at ready state",
+    "version {} is not found",
+    "model version is not available",
+)
+"""What Triton says of a version that it does not serve, each with another status."""
+POLICY = "a load applies the model's version_policy; name a version that it keeps with version=, or none"
 LONGEST_NAME = 100
 """Characters of the server's name and of its version."""
 LARGEST_CONFIG = 1_000_000
@@ -78,11 +85,18 @@ class TritonClient(ControlClient[TritonTarget]):
         states.pop(self._target.model, None)
         return states
 
-    def _states(self) -> dict[str, str]:
+    def _versions(self) -> list[str]:
+        """Return the versions of the model that serve."""
+        model = self._target.model
+        return [one.version for one in self._index() if one.name == model and one.state == READY]
+
+    def _index(self) -> Any:
         with self.translated():
-            index = self._connection.get_model_repository_index(client_timeout=self._timeout)
+            return self._connection.get_model_repository_index(client_timeout=self._timeout).models
+
+    def _states(self) -> dict[str, str]:
         states: dict[str, str] = {}
-        for model in index.models:
+        for model in self._index():
             if states.get(model.name) != READY:
                 states[model.name] = model.state
         return states
@@ -168,7 +182,24 @@ class TritonClient(ControlClient[TritonTarget]):
     def _translation(self, status: str, words: str) -> AdapterError | UnknownModel:
         if NO_CONTROL in words or RESTRICTED in words:
             return ReadOnly(READ_ONLY)
+        version = self._target.version
+        if version and any(each.format(version) in words for each in NO_SUCH_VERSION):
+            return self._without_version()
         return super()._translation(status, words)
+
+    def _without_version(self) -> AdapterError | UnknownModel:
+        """Return the error that stands for the version of the target, which the server does not serve."""
+        address, model, version = self._target.address, self._target.model, self._target.version
+        try:
+            served = self._versions()
+        except AdapterError as error:
+            return error
+        if not self._known:
+            return (
+                UnknownModel(model, served, version=version) if served else UnknownModel(model, self.models())
+            )
+        but = f", but version {', '.join(map(one_line, served))}: {POLICY}" if served else ""
+        return Unreachable(f"{address} no longer serves version {version} of '{one_line(model)}'{but}")
 
 
 def _status_and_words(error: InferenceServerException) -> tuple[str, str]:

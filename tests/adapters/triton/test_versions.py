@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import tritonclient.grpc as tritongrpc
 from tritonclient.grpc import service_pb2
+from tritonclient.utils import InferenceServerException
 
 from tests.adapters.triton.test_deployed_anew import MODEL, Loading
 from tests.adapters.triton.test_limits import TARGET
 from tuner.adapters.triton.backend import TritonBackend
+from tuner.errors import UnknownModel, Unreachable
 
 
 class Versioned(Loading):
@@ -46,3 +48,53 @@ def test_a_version_that_was_only_copied(
         backend.apply(running)
 
     assert ["has put version 2 into service" in message for message in caplog.messages] == [True]
+
+
+class Latest(Versioned):
+    """It serves its newest version only, and says of others what a real one says."""
+
+    def get_model_config(self, model: str, version: str = "", **_: Any) -> Any:
+        if version and version not in self.folders:
+            words = f"Request for unknown model: 'mlp' version {version} is not found"
+            raise InferenceServerException(words, "StatusCode.NOT_FOUND")
+        if version and version not in self.loaded_versions:
+            words = f"Request for unknown model: 'mlp' version {version} is not at ready state"
+            raise InferenceServerException(words, "StatusCode.UNAVAILABLE")
+        return super().get_model_config(model)
+
+    def get_model_repository_index(self, **_: Any) -> Any:
+        response = service_pb2.RepositoryIndexResponse()
+        for version in self.folders:
+            state = "READY" if version in self.loaded_versions else "UNAVAILABLE"
+            response.models.add(name="mlp", version=version, state=state)
+        return response
+
+    def load_model(self, model: str, config: str, **_: Any) -> None:
+        super().load_model(model, config)
+        self.loaded_versions = self.folders[-1:]
+
+
+def test_a_change_that_ends_the_version_which_is_tuned_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the server nor its port is to blame: a version that was copied has taken its place."""
+    server = Latest(MODEL.format(8))
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+    with closing(TritonBackend(f"{TARGET}&version=1")) as backend:
+        server.folders = ("1", "4")
+
+        with pytest.raises(
+            Unreachable, match=r"no longer serves version 1 of 'mlp', but version 4: .*policy"
+        ):
+            backend.apply(backend.current().replace(max_batch_size=2))
+
+
+@pytest.mark.parametrize("version", ["1", "7"])
+def test_a_version_that_is_not_served_is_named_with_those_that_are(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """Whether its folder is there or not."""
+    server = Latest(MODEL.format(8))
+    server.folders, server.loaded_versions = ("1", "4"), ("4",)
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+
+    with pytest.raises(UnknownModel, match=f"not serve version {version} of 'mlp'; versions loaded: 4"):
+        TritonBackend(f"{TARGET}&version={version}")
