@@ -50,6 +50,8 @@ class Description:
     """Sentences for the operator: what is limited, and which flag of the server would change that."""
     without_knobs: tuple[str, ...] = ()
     """Sentences that say why the model has no knob unless the operator names one."""
+    turns: tuple[str, ...] = ()
+    """The models that its knobs turn, where these are others than ``model``: those of an ensemble."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple
 
+from tuner.adapters.backend import Description
 from tuner.adapters.connection.address import grpc_address, parse_address
 from tuner.adapters.registry import scheme_of
 from tuner.adapters.replicas.targets import OPTION, REPLICAS
 from tuner.adapters.tfserving.target import FORM as TFSERVING
 from tuner.adapters.triton.target import FORM as TRITON
 
-__all__ = ["Place", "places_of"]
+__all__ = ["Place", "places_of", "turned_places"]
 
 KNOWN = {form.scheme: form for form in (TRITON, TFSERVING)}
 """Scheme -> how its targets are written."""
@@ -57,6 +58,22 @@ def places_of(target: str) -> frozenset[Place]:
         for host in hosts.split(",")
     ]
     return frozenset(Place(scheme, grpc_address(_plain(one.host), one.port), one.model) for one in found)
+
+
+def turned_places(target: str, described: Description) -> frozenset[Place]:
+    """Return where the models are that a target turns: those of an ensemble, else its own.
+
+    Args:
+        target: As the user wrote it.
+        described: What its server says of it.
+
+    Raises:
+        InvalidInput: As :func:`places_of`.
+    """
+    places = places_of(target)
+    if not described.turns:
+        return places
+    return frozenset(place._replace(model=model) for place in places for model in described.turns)
 
 
 def _plain(host: str) -> str:

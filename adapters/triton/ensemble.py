@@ -177,7 +177,8 @@ class EnsembleBackend:
             for note in left_alone(member.original, member.space.names)
         )
         notes = (*described.notes, made_of, *alone, *self._left_out)
-        return replace(described, notes=notes, without_knobs=alone)
+        turns = tuple(name for name, member in self._members.items() if member.space.names)
+        return replace(described, notes=notes, without_knobs=alone, turns=turns)
 
     def current(self) -> Configuration:
         """Read from the server what its models run."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tuner.adapters.place import places_of
+from tuner.adapters.backend import Description
+from tuner.adapters.place import places_of, turned_places
 from tuner.errors import InvalidInput
 
 
@@ -52,3 +55,16 @@ def test_what_is_no_place(target: str) -> None:
 
     known = "triton://" in str(raised.value)
     assert known, raised.value
+
+
+def test_a_target_turns_the_models_of_its_ensemble() -> None:
+    """On each of its servers; else its own model."""
+    target = "triton://h,g/pipe?metrics=off"
+    one = Description(
+        target=target, server="triton", version="2", model="pipe", writable=True, quantiles=False
+    )
+
+    assert turned_places(target, one) == places_of(target)
+    assert turned_places(target, replace(one, turns=("p", "q"))) == (
+        places_of("triton://h,g/p") | places_of("triton://g,h/q")
+    )

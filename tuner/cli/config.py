@@ -77,10 +77,11 @@ def _connect(config: DaemonConfig) -> None:
     from tuner.adapters import connect
     from tuner.control.daemon.policy_check import check_space
     from tuner.control.daemon.target import attached_quietly
+    from tuner.control.daemon.turned_models import TurnedModels
     from tuner.errors import TunerError
     from tuner.printable import one_line
 
-    problems = []
+    problems, turned = [], TurnedModels()
     for target in config.targets:
         try:
             with closing(connect(target.url)) as backend:
@@ -88,6 +89,7 @@ def _connect(config: DaemonConfig) -> None:
             with attached_quietly(target, grids) as attachment:
                 if target.policy is not None and target.mode != "observe":
                     check_space(target.policy, attachment.space)
+                turned.take(target, attachment)
                 described = attachment.description
                 writable = "can be changed" if described.writable else "cannot be changed"
                 server = one_line(f"{described.server} {described.version}")

@@ -99,6 +99,14 @@ def test_models_are_reached_as_the_ensemble_is(monkeypatch: pytest.MonkeyPatch) 
     assert server.opened == {"p": "triton://h:8001/p?ca=/etc/ca.crt&metrics=off"}
 
 
+def test_it_says_which_models_it_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with knobs: a stateful one is left as it is."""
+    stateful = {"sequence_batching": {}, "instance_group": [{"name": "s", "count": 1, "kind": "KIND_CPU"}]}
+    server = Server("triton://h:8001/pipe", pipe=composed(("p", -1), ("s", -1)), s=stateful)
+
+    assert opened(server, monkeypatch).describe().turns == ("p",)
+
+
 def test_a_model_has_the_version_that_the_ensemble_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is several, or the server's choice, the model is seen as a whole."""
     server = Server(

@@ -73,7 +73,7 @@ def test_changes_by_others_that_repeat_look_like_those_of_a_second_daemon() -> N
         driver.step()
         counted.append(driver.reconciler.foreign.taken())
 
-    suspicion = "; {} times within an hour: perhaps a second daemon tunes this server"
+    suspicion = "; {} times within an hour: perhaps a second daemon, or another target, tunes this model"
     assert counted == [1, 1, 1, 1]
     assert [sentence.partition("going on from there")[2] for sentence in heard] == [
         "",

@@ -221,7 +221,7 @@ class Life:
             attachment = SimpleNamespace(
                 backend=backend, space=backend.space, profiler=world, clock=worker.clock,
                 host=SimpleNamespace(cores=2.0), original=backend.current(), cores=2.0,
-                take_up=lambda _: None,
+                take_up=lambda _: None, description=SimpleNamespace(turns=()),
             )  # fmt: skip
             yield attachment, config.setting({})
         finally:

@@ -35,6 +35,7 @@ from tuner.adapters.place import places_of
 from tuner.control.daemon.config import DaemonConfig, TargetConfig
 from tuner.control.daemon.phase import AbsentTarget
 from tuner.control.daemon.report import Say, WorkerReport
+from tuner.control.daemon.turned_models import TurnedModels
 from tuner.control.daemon.worker import Worker
 from tuner.control.sentence import log_sentence
 from tuner.control.store.daemon_store import DaemonStore
@@ -109,6 +110,7 @@ class Daemon:
         self._hanging: set[str] = set()  # those of them that were stopped in vain
         self._waiting: list[TargetConfig] = []  # for one of those
         self._absent: dict[str, AbsentTarget] = {}  # those that no worker keeps
+        self._turned = TurnedModels()
         self._read = now()  # when the file was read, s since 1970
         self._ticked = time.monotonic()
         self._prune_at = 0.0  # on that clock
@@ -247,6 +249,7 @@ class Daemon:
             say=self._say,
             watch=self._frontend.report if self._frontend is not None else None,
             delay=delay,
+            turned=self._turned,
         )
         # A daemon thread: a server that hangs must not keep the interpreter from exiting.
         thread = threading.Thread(target=worker.run, name=f"target-{target.name}", daemon=True)

@@ -27,6 +27,7 @@ from tuner.control.daemon.stoppable_clock import StoppableClock, Stopped
 from tuner.control.daemon.stored_agent import StoredAgent
 from tuner.control.daemon.target import attached
 from tuner.control.daemon.turn_log import TurnLog
+from tuner.control.daemon.turned_models import TurnedModels
 from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.canary import configurations
@@ -81,6 +82,7 @@ class Worker:
         say: Receives what is to be logged.
         watch: Receives the name of the target and a report of each turn.
         delay: Pause before the start, s, so that the windows of many targets do not end at the same moment.
+        turned: The models that the daemon's targets turn; those of this one alone if None.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Worker:
         say: Say = log_sentence,
         watch: Callable[[str, WorkerReport], None] | None = None,
         delay: float = 0.0,
+        turned: TurnedModels | None = None,
     ) -> None:
         self.config = config
         self.record: WindowRecord | None = None
@@ -117,6 +120,7 @@ class Worker:
         self._turn_log = TurnLog(config.name, self._say)
         self._watch = watch
         self._delay = delay
+        self._turned = turned or TurnedModels()
         self._stop = threading.Event()
         self._deadline = math.inf  # when it has to have ended, on the monotonic clock
         self._change_seconds = 0.0  # how long the last change took
@@ -202,7 +206,10 @@ class Worker:
     def _attach(self) -> None:
         """Attach, resume what was left, and keep the target until stopped."""
         c = self.config
-        with attached(c, self._grids(), clock=self._clock) as (attachment, setting):
+        with (
+            attached(c, self._grids(), clock=self._clock) as (attachment, setting),
+            self._turned.taken(c, attachment),
+        ):
             objective = setting.objective_on(attachment.host.cores)
             running = prevailing(configurations(attachment.backend), attachment.space)
             standing = self._store.target(
