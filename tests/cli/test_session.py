@@ -6,6 +6,7 @@ import io
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tuner.cli.console import make_console
 from tuner.cli.session import TuningSession
 from tuner.cli.slow_change import SlowChange
 from tuner.control.drive.outcome import Unconfirmed
+from tuner.errors import StorageError, Unreachable
 from tuner.interruption import HELD, uninterrupted
 from tuner.knobs import Configuration
 from tuner.profiler.attachment import attach_for
@@ -103,6 +105,33 @@ def test_what_came_late_and_was_put_back_is_not_said_to_come_still(opened: Open)
     assert backend.current() == original
     assert "the server may still load" in terminal.getvalue()
     assert "may still come to run" not in terminal.getvalue()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("away", [False, True])
+def test_what_the_server_runs_at_the_end_is_what_it_says_itself(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, broken: bool, away: bool
+) -> None:
+    """Also after an error; of one that does not answer, as one whose model was unloaded, it is not known."""
+    terminal = io.StringIO()
+    session = opened(terminal)
+
+    def unloaded() -> Configuration:
+        raise Unreachable("h:8001 no longer serves 'mlp'")
+
+    with suppress(StorageError), session:
+        session.step()
+        if away:
+            monkeypatch.setattr(session.attachment.backend, "current", unloaded)
+        if broken:
+            raise StorageError("no space left")
+        session.finish()
+
+    printed = " ".join(terminal.getvalue().split())
+    assert ("the server runs batch" in printed, "not known what the server runs" in printed) == (
+        not away,
+        away,
+    )
 
 
 def test_a_change_that_was_broken_off_is_not_said_to_go_on(

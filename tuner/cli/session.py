@@ -39,6 +39,10 @@ __all__ = ["TuningSession", "check_indicator", "new_run_folder"]
 
 LONG_WINDOW = 10.0
 """s from which on a window that was lengthened is announced: whoever watches waits for it."""
+UNKNOWN = (
+    "it is not known what the server runs, because it does not answer: look with `tuner observe`; "
+    "it was last set to %s"
+)
 
 
 def new_run_folder(out: Path | None) -> Path:
@@ -216,10 +220,6 @@ class TuningSession:
             AdapterError: What the server ran before could not be restored.
         """
         self._settle()
-        self.say(f"the server runs {configuration_text(self.attachment.space, self.driver.running)}")
-        if (late := self.driver.reconciler.late_change()) is not None:
-            text = configuration_text(self.attachment.space, late.wanted)
-            self.say(f"[yellow]it was late to load {text}, and may still come to run that[/yellow]")
         if (recommended := self.report.totals.recommended) is not None:
             text = configuration_text(self.attachment.space, recommended)
             self.say(f"nothing was changed; the last decision was to run {text}")
@@ -239,6 +239,22 @@ class TuningSession:
             else:
                 self.driver.finish()
             self._settled = True
+        self._say_what_runs()
+
+    def _say_what_runs(self) -> None:
+        """Say what the server runs, as it says itself, and what it may come to run."""
+        space = self.attachment.space
+        try:
+            found = self.driver.found()
+        except AdapterError:
+            text = configuration_text(space, self.driver.running)
+            self.say(f"[yellow]{UNKNOWN % text}[/yellow]")
+        else:
+            apart = f"; {plain(found.apart)}" if found.apart else ""
+            self.say(f"the server runs {configuration_text(space, found.configuration)}{apart}")
+        if (late := self.driver.reconciler.late_change()) is not None:
+            text = configuration_text(space, late.wanted)
+            self.say(f"[yellow]it was late to load {text}, and may still come to run that[/yellow]")
 
     def _await_late_change(self) -> None:
         """Wait for a change that the server may still be at: it would come to run it after the end."""

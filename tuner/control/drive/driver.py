@@ -230,6 +230,14 @@ class Driver:
         self.note_state()
         return self.running
 
+    def found(self) -> Found:
+        """Return what the server says that it runs.
+
+        Raises:
+            AdapterError: It does not answer.
+        """
+        return self._ask_running()
+
     def _decide(self, event: on.Event) -> Decision:
         self.loop.observe(event)
         return self.loop.decide()
