@@ -17,6 +17,23 @@ from tuner.dispatch.request import Refused, Reply
 SOON = FAILURES * PROBE_UP + 4 * PROBE_DOWN
 
 
+def test_the_operator_hears_why_a_server_goes_and_that_it_comes_back() -> None:
+    """Each time; but not of those that are there from the start, which the first line names."""
+
+    async def main() -> None:
+        found = bench(servers=2)
+        async with found:
+            assert found.warnings == []
+            for _ in range(2):
+                found.servers["a:1"].alive = False
+                await asyncio.sleep(SOON)
+                found.servers["a:1"].alive = True
+                await asyncio.sleep(SOON)
+        assert found.warnings == ["backend down: a:1 did not answer 2 probes", "backend up: a:1"] * 2
+
+    run(main())
+
+
 def failing(times: int, instead: Any) -> Any:
     """Return what fails some times, and then does what it should."""
     left = [times]

@@ -64,7 +64,7 @@ class PoolKeeper:
         observer: Hears of everything.
         beliefs: What is known of servers, whatever their pools.
         warn: Receives what the operator should know: each sentence once while its server is known, and each
-            time that a server is an outlier.
+            time that a server comes or goes.
         journal: Records what the schedulers are asked and answer, if given.
     """
 

@@ -68,7 +68,7 @@ class WatchedServer:
     warn: Callable[[str], None]
     """Receives what the operator should know, each sentence once."""
     say: Callable[[str], None]
-    """Receives what the operator should know each time."""
+    """Receives what the operator should know each time: that it came, or why it went."""
     up: bool = False
     asked: bool = False
     """Whether it was probed."""
@@ -115,6 +115,7 @@ class WatchedServer:
         if self.up:
             self.up = False
             self._woken.set()
+            self.say(f"backend down: {reason}")
             self._tell()
 
     @property
@@ -135,7 +136,6 @@ class WatchedServer:
         if self.up and self.outlier.compared(session, now, came, enough):
             out = f"{self.address} is out for {self.outlier.out:g} s"
             why = f"{out}: other backends answer what it refuses; {words}"
-            self.say(why)
             self.lost(why)
 
     def readmit(self, *, always: bool) -> None:
@@ -250,6 +250,8 @@ class WatchedServer:
             self.reason = problem
             return
         self.limits, self.reason, self.up = found, "", True
+        if self.asked:  # what the first probe shows is in the summary
+            self.say(f"backend up: {self.address}")
         self._tell()
 
     async def _refresh_limits(self) -> None:
