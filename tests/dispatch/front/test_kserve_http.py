@@ -220,6 +220,24 @@ def test_a_refusal_has_its_code(address: Address, status: Status) -> None:
     assert (answer.code, answer.json) == (CODES[status], {"error": f"it is {status.name}"})
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("models/echo/config", "models/echo/versions/1/stats", "models/echo/trace/setting"),
+        *("models/echo/generate", "repository/index", "repository/models/echo/load", "trace/setting"),
+        *("logging", "systemsharedmemory/status", "cudasharedmemory/region/r/register"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_triton_has_beyond_the_protocol_is_not_offered(
+    address: Address, method: str, place: str
+) -> None:
+    """It says so, as over gRPC, and not that there is no such model."""
+    answer = Got(address, method, f"/v2/{place}")
+
+    assert (answer.code, "is not offered" in answer.json["error"]) == (501, True)
+
+
 def test_other_refusals(address: Address) -> None:
     """What is not there, not offered, too large, or too late."""
     sequence = {**body(), "parameters": {"sequence_id": 4}}
@@ -228,7 +246,7 @@ def test_other_refusals(address: Address) -> None:
     assert infer(address, sequence).code == infer(address, shared).code == 501
     assert infer(address, body(), "other").code == Got(address, "GET", "/v2/models/other").code == 404
     assert Got(address, "GET", "/v2/models/echo/versions/2").code == Got(address, "GET", "/").code == 404
-    assert Got(address, "POST", "/v2/repository/index").code == Got(address, "GET", "/v2/models").code == 404
+    assert Got(address, "GET", "/v3").code == Got(address, "GET", "/v2/models").code == 404
     assert Got(address, "GET", "/v2/models/echo/infer").code == Got(address, "PUT", "/v2").code == 405
     assert infer(address, b" " * (LARGEST + 1)).code == 413
     assert infer(address, body(), x_slo_ms="0").code == 504

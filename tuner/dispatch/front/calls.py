@@ -13,7 +13,7 @@ from tuner.dispatch.front.intake import Entrance, milliseconds
 from tuner.dispatch.grant import WELCOME
 from tuner.dispatch.request import Refused, Status
 
-__all__ = ["CODES", "Call", "Calls", "Method", "Talk"]
+__all__ = ["CODES", "UNSUPPORTED", "Call", "Calls", "Method", "Talk"]
 
 CODES = {
     Status.INVALID: grpc.StatusCode.INVALID_ARGUMENT,

@@ -16,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 from tuner import __version__
 from tuner.dispatch.front.access import TOKEN_NEEDED, Access
+from tuner.dispatch.front.calls import UNSUPPORTED
 from tuner.dispatch.front.inference import EXTENSIONS, NAME
 from tuner.dispatch.front.intake import FAILED, Held, Intake, Oversize, milliseconds
 from tuner.dispatch.front.messages.kserve_json import metadata_body, read_body, reply_body
@@ -39,6 +40,9 @@ MODEL, MODEL_READY, INFER = "v2/models", "v2/models/ready", "v2/models/infer"
 FREE = {LIVE, READY, MODEL_READY}
 """Addresses that need no token: orchestrators ask them."""
 NOTHING = "there is nothing here: the dispatcher has KServe's health, metadata and infer, which begin at /v2"
+TRITONS = frozenset({"repository", "systemsharedmemory", "cudasharedmemory", "trace", "logging"})
+TRITONS_OF_MODELS = frozenset({"config", "stats", "trace", "generate", "generate_stream"})
+"""What Triton has beyond KServe's protocol, by the word behind `v2`, and by that behind a model."""
 LONGEST_UPLOAD = 10.0
 """From the head of a request to the end of its body, s."""
 LENGTH = "inference-header-content-length"
@@ -116,6 +120,8 @@ class Application:
             Refused: Nobody does.
         """
         path, session, version = _place(scope["raw_path"])
+        if problem := _not_offered(path):
+            raise Refused(Status.UNSUPPORTED, problem)
         if path not in self._answers:
             raise Refused(Status.NOT_FOUND, NOTHING)
         method, wanted = scope["method"], "POST" if path == INFER else "GET"
@@ -227,6 +233,15 @@ def _place(path: bytes) -> tuple[str, str, str]:
             version = "".join(parts[3:4])
             del parts[2:4]
     return "/".join(parts), session, version
+
+
+def _not_offered(path: str) -> str:
+    """Return that an address, without names, is one of Triton's own; empty if it is none."""
+    first, *others = path.removeprefix("v2/").split("/")
+    own = others[0] if first == "models" and others else first
+    if not path.startswith("v2/") or own not in (TRITONS if own == first else TRITONS_OF_MODELS):
+        return ""
+    return UNSUPPORTED.format(method=own)
 
 
 def _number(headers: Mapping[str, str], name: str) -> int | None:
