@@ -193,6 +193,27 @@ def test_what_is_refused(text: str, status: int) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (post({"m.queue": 0}), "0 cannot be used; give a whole number from 1 to 1000000"),
+        (post({"m.max_batch": 1.5}), "give a whole number from 1 to 1024"),
+        (post({"policy": 9}), "give the number of a policy: 0 symphony, 1 eager, "),
+        (post({"deferral": 1}).replace("application/json", "text/plain"), "Content-Type: application/json"),
+    ],
+)
+def test_a_refusal_says_what_can_be_used(text: str, said: str) -> None:
+    """So that nobody has to look it up."""
+
+    async def main() -> None:
+        control, dispatcher, _ = await controlled()
+        assert said in json.loads((await ask(control, text))[1])["detail"]
+        await control.stop()
+        await dispatcher.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("path", ["knobs", "reload"])
 def test_without_a_token_nothing_can_be_changed(path: str) -> None:
     """Whatever token who asks gives; the answer says what is missing."""

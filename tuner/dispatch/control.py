@@ -143,7 +143,7 @@ class Control:
             return _said(403, "changes from web pages are refused")
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if path == "/v1/knobs" and kind != JSON:
-            return _said(415, "knobs must be application/json")
+            return _said(415, "knobs are JSON: send the header Content-Type: application/json")
         return None
 
     async def _answered(self, scope: MutableMapping[str, Any], receive: Any) -> _Answer:

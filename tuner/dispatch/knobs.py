@@ -60,7 +60,7 @@ async def set_knobs(pools: Sequence[Pool], values: Mapping[str, float]) -> None:
         if name not in present:
             raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(present)}")
         if not _usable(name, value):
-            raise InvalidInput(f"knob {name}", f"{value:g} cannot be used")
+            raise InvalidInput(f"knob {name}", f"{value:g} cannot be used", f"give {_usual(name)}")
     rules = _rules(pools[0].rules, {**present, **values})
     sessions = [[_limited(session, values) for session in pool.sessions] for pool in pools]
     await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
@@ -75,6 +75,15 @@ def _usable(name: str, value: float) -> bool:
     if dot:
         return value == int(value) and 1 <= value <= LARGEST[limit]
     return name == "deferral" or value == int(value)
+
+
+def _usual(name: str) -> str:
+    """Say what a knob takes."""
+    if name == "policy":
+        places = ", ".join(f"{place} {policy}" for place, policy in enumerate(POLICIES))
+        return f"the number of a policy: {places}"
+    limit = name.rpartition(".")[2]
+    return f"a whole number from 1 to {LARGEST[limit]}" if limit in LARGEST else "a whole number"
 
 
 def _rules(rules: Rules, wanted: Mapping[str, float]) -> Rules:
