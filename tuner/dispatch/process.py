@@ -31,6 +31,8 @@ __all__ = ["DispatchProcess", "run_dispatch"]
 Read = Callable[[], DispatchConfig]
 DRAIN = 10.0
 """s that requests in progress get at the end."""
+SOON = 3.0
+"""s that the compilation of a policy may take before the operator is told why nothing happens."""
 LOOK = 2.0
 """s between two looks at files that are renewed while it runs."""
 _log = logging.getLogger(__name__)
@@ -96,8 +98,7 @@ class DispatchProcess:
             InvalidInput: An address, a certificate or a token cannot be used.
             StorageError: The event log cannot be written.
         """
-        rules = self._config.rules()
-        await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)  # signals are heard meanwhile
+        await self._compile(self._config)
         try:
             await self.dispatcher.start()
             async with self.fronts:
@@ -140,8 +141,7 @@ class DispatchProcess:
                     if getattr(config, field) != getattr(self._config, field):
                         problem = "cannot change while it runs"
                         raise InvalidInput(field, problem, "start another dispatcher, or change it back")
-                rules = config.rules()
-                await asyncio.to_thread(compile_policy, rules.policy, rules.chosen)
+                await self._compile(config)
                 await self._renew(self._credentials.read)
                 certificates = _certificates(config)
                 await self.dispatcher.reload(config)
@@ -150,6 +150,15 @@ class DispatchProcess:
                 raise
             self._config, self._certificates = config, certificates
         self._say(self._summary())
+
+    async def _compile(self, config: DispatchConfig) -> None:
+        """Compile the policy in another thread: signals are heard, and requests answered, meanwhile."""
+        rules = config.rules()
+        compiling = asyncio.create_task(asyncio.to_thread(compile_policy, rules.policy, rules.chosen))
+        await asyncio.wait([compiling], timeout=SOON)
+        if not compiling.done():
+            self._say(f"compiling {rules.policy}, once for this machine and version; it takes up to a minute")
+        await compiling
 
     async def _watch(self) -> None:
         """Renew what is listened with, and the connections to backends, once their files have changed."""
