@@ -79,9 +79,11 @@ class TritonConnection:
             answer = await self._config(question, timeout=timeout)
         config, problem = answer.config, ""
         if config.model_transaction_policy.decoupled:
-            problem = f"{model} on {self.address} is decoupled: it answers a request several times"
+            problem = "decoupled, and answers a request several times"
         if config.HasField("sequence_batching"):
-            problem = f"{model} on {self.address} is stateful: its requests belong to sequences"
+            problem = "stateful, and its requests belong to sequences"
+        if problem:
+            problem = f"{model} on {self.address} is {problem}; take it out of the file"
         batches = config.HasField("dynamic_batching")
         return ModelLimits(max_batch=config.max_batch_size, batches_itself=batches, problem=problem)
 
