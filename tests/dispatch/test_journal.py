@@ -11,12 +11,12 @@ import pytest
 from tests.command_line import Run, run
 from tests.dispatch.calls import poisson
 from tests.dispatch.clock import run as in_virtual_time
-from tests.dispatch.fakes import bench
+from tests.dispatch.fakes import Bench, bench
 from tuner.cli.exit_code import ExitCode
 from tuner.dispatch.journal import FRAME, Change, Journal, explain
 from tuner.errors import StorageError
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec, linear_latency
-from tuner.scheduling.log import ENTRY, SEND
+from tuner.scheduling.log import ARRIVE, ENTRY, FINISH, SEND
 
 __all__ = ["run"]
 
@@ -46,8 +46,8 @@ def test_a_live_log_replays_identically(policy: str, tmp_path: Path) -> None:
     assert [segment.replay() for segment in journal.segments] == [None] * len(journal.segments)
 
 
-def test_a_request_is_explained() -> None:
-    """When it came, with how many it was sent, and where to."""
+def twenty_requests() -> Bench:
+    """Return a bench with the journal of a short life."""
     found = bench({"slo_ms": 100.0}, servers=1)
 
     async def main() -> None:
@@ -55,6 +55,12 @@ def test_a_request_is_explained() -> None:
             await poisson(dispatcher, 20, 400)
 
     in_virtual_time(main())
+    return found
+
+
+def test_a_request_is_explained() -> None:
+    """When it came, with how many it was sent, and where to."""
+    found = twenty_requests()
     said = [line for segment in found.journal.segments for line in explain(segment, 12)]
 
     assert len(said) == 2
@@ -76,22 +82,47 @@ def test_what_is_no_log(tmp_path: Path, damage: str) -> None:
         Journal.load(path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "value"), [(ARRIVE, "session", 9), (ARRIVE, "items", 9999), (FINISH, "accelerator", 3)]
+)
+@pytest.mark.parametrize("option", [["--replay"], ["--explain", "3"]])
+def test_an_event_that_cannot_have_been(
+    run: Run, tmp_path: Path, option: list[str], kind: int, field: str, value: int
+) -> None:
+    """No policy runs through such a log; the message names file and segment."""
+    found, path = twenty_requests(), tmp_path / "log.npz"
+    segment = found.journal.segments[-1]
+    segment.log.entries[field][segment.log.entries["kind"] == kind] = value
+    found.journal.save(path)
+
+    ended = run("dispatch", str(path), *option)
+
+    assert ended.code == 2
+    assert f"log.npz: segment {len(found.journal.segments)} is damaged: " in ended.err
+
+
+def test_a_batch_that_ends_before_it_was_sent(run: Run, tmp_path: Path) -> None:
+    """It is not counted below none: compiled code would go on with that."""
+    found, path = twenty_requests(), tmp_path / "log.npz"
+    segment = found.journal.segments[-1]
+    segment.log.entries["kind"][0] = FINISH
+    segment.log.entries["accelerator"][0] = 0
+    found.journal.save(path)
+
+    assert "ends a batch of accelerator 0, which has none" in run("dispatch", str(path), "--replay").err
+
+
 def test_the_command_replays_and_explains(run: Run, tmp_path: Path) -> None:
     """Identical commands end with code 0, others with another one; a number that nobody had is an error."""
-    found, path = bench({"slo_ms": 100.0}, servers=1), tmp_path / "log.npz"
-
-    async def main() -> None:
-        async with found as dispatcher:
-            await poisson(dispatcher, 20, 400)
-
-    in_virtual_time(main())
+    found, path = twenty_requests(), tmp_path / "log.npz"
     found.journal.save(path)
     replayed, explained = run("dispatch", str(path), "--replay"), run("dispatch", str(path), "--explain", "3")
     assert (replayed.code, explained.code) == (0, 0)
     assert replayed.out.endswith("entries): identical\n")
     assert "arrived for m, due in 100.0 ms" in explained.out
     unknown = run("dispatch", str(path), "--explain", "99")
-    assert (unknown.code, unknown.err) == (2, "error: --explain: the log has no request 99\n")
+    hint = f"its numbers are 0 to {found.journal.segments[-1].last_number}"
+    assert (unknown.code, unknown.err) == (2, f"error: --explain: the log has no request 99; {hint}\n")
 
     segment = found.journal.segments[-1]
     segment.log.entries["count"][segment.log.entries["kind"] == SEND] += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,7 +96,8 @@ def _replay(file: Path) -> None:
     journal = Journal.load(file)
     differences = 0
     for number, segment in enumerate(journal.segments, 1):
-        found = segment.replay()
+        with _whole(file, number):
+            found = segment.replay()
         differences += found is not None
         what = (
             "identical"
@@ -106,15 +109,33 @@ def _replay(file: Path) -> None:
         raise typer.Exit(ExitCode.DIFFERENT)
 
 
+@contextmanager
+def _whole(file: Path, segment: int) -> Iterator[None]:
+    """Say which log and segment it is that a policy cannot run through."""
+    from tuner.errors import InvalidInput
+    from tuner.printable import one_line
+
+    try:
+        yield
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        problem = f"segment {segment} is damaged: {one_line(str(error), 300)}"
+        raise InvalidInput(str(file), problem, "give a log as `tuner dispatch --log` wrote it") from error
+
+
 def _explain(file: Path, number: int) -> None:
     """Say what came of the request with a number, in every scheduler that it waited in."""
     from tuner.dispatch.journal import Journal, explain
     from tuner.errors import InvalidInput
 
+    journal = Journal.load(file)
     found = False
-    for place, segment in enumerate(Journal.load(file).segments, 1):
-        for sentence in explain(segment, number):
+    for place, segment in enumerate(journal.segments, 1):
+        with _whole(file, place):
+            said = explain(segment, number)
+        for sentence in said:
             print(f"segment {place} ({segment.policy}) {sentence}")
             found = True
     if not found:
-        raise InvalidInput("--explain", f"the log has no request {number}")
+        last = max((segment.last_number for segment in journal.segments), default=-1)
+        hint = f"its numbers are 0 to {last}" if last >= 0 else ""
+        raise InvalidInput("--explain", f"the log has no request {number}", hint)

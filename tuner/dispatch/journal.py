@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import io
 import json
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -24,7 +22,7 @@ from tuner.files.json_text import parse_json
 from tuner.files.storage import replace_file
 from tuner.scheduling.catalogue import build_policy, options_of, set_beliefs
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
-from tuner.scheduling.log import ARRIVE, FINISH, SEND, Difference, EventLog
+from tuner.scheduling.log import ARRIVE, ENTRY, FINISH, SEND, Difference, EventLog
 from tuner.scheduling.log import replay as replay_log
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 
@@ -32,6 +30,8 @@ __all__ = ["Change", "Journal", "Segment", "explain"]
 
 ENTRY_BYTES = 100
 """What an entry of a log needs."""
+LARGEST = 2**28
+"""Bytes of all arrays of a log, unpacked."""
 FRAME = 20
 """Entries that a segment and a change count for beside their tables."""
 
@@ -78,6 +78,12 @@ class Segment:
     def size(self) -> int:
         """How many entries it counts for."""
         return self.log.size + self._tables
+
+    @property
+    def last_number(self) -> int:
+        """The highest number of a request in it; -1 if none came."""
+        entries = self.log.entries
+        return int(entries["number"][entries["kind"] == ARRIVE].max(initial=-1))
 
     def note(self, change: Change) -> None:
         """Note a change that is made now; without room for it the log ends, for what follows hangs on it."""
@@ -197,12 +203,14 @@ class Journal:
         """
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                if sum(member.file_size for member in arrays.zip.infolist()) > LARGEST:
+                    raise ValueError("it unpacks to more than any log has")
                 header = parse_json(arrays["header"].tobytes())
                 journal = cls()
                 journal.segments = [_segment(number, one, arrays) for number, one in enumerate(header)]
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+        except Exception as error:  # zipfile, its unpackers and numpy's parser of headers fail in many ways
             raise StorageError(f"{path}: is no event log of the dispatcher") from error
         return journal
 
@@ -233,6 +241,13 @@ def _plain(options: Any) -> Any:
     return asdict(options) if is_dataclass(options) and not isinstance(options, type) else None
 
 
+def _entries(array: np.ndarray) -> np.ndarray:
+    """Return what was stored as a log's entries, if it is.   # (n,) ENTRY."""
+    if array.dtype != ENTRY or array.ndim != 1 or not np.isfinite(array["time"]).all():
+        raise ValueError("the entries have not the form of a log's")
+    return array
+
+
 def _segment(number: int, header: Any, arrays: Any) -> Segment:
     make = options_of(header["policy"])
 
@@ -243,7 +258,9 @@ def _segment(number: int, header: Any, arrays: Any) -> Segment:
         SessionSpec(**one, latency=arrays[f"{number}.profile.{index}"])
         for index, one in enumerate(header["sessions"])
     ]
-    log = EventLog.of(arrays[f"{number}.entries"])
+    if len(sessions) * max(one.latency.nbytes for one in sessions) > LARGEST:
+        raise ValueError("the policy would need more memory than any log has")
+    log = EventLog.of(_entries(arrays[f"{number}.entries"]))
     log.complete = bool(header["complete"])
     changes = [
         Change(

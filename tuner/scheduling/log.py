@@ -169,7 +169,7 @@ def replay(
 
     Raises:
         InvalidInput: The log has an event of a session, an accelerator or a size that the policy's cluster
-            has not. Compiled code would write it anywhere.
+            has not, or ends a batch where none is. Compiled code would write it anywhere.
     """
     entries = log.entries
     _check_cluster(entries, policy[0])
@@ -218,6 +218,9 @@ def _send(policy: Any, event: Any) -> Any:
             policy[0].board[0].early = np.nan_to_num(event["start"])  # NaN: its session's SLO is its deadline
             status = arrive(policy, int(event["session"]), int(event["source"]), int(event["number"]), now)
         elif event["kind"] == FINISH:
+            if policy[0].accelerators["outstanding"][event["accelerator"]] < 1:
+                problem = f"it ends a batch of accelerator {event['accelerator']}, which has none"
+                raise InvalidInput("log", problem, "give a policy of the cluster that was logged")
             policy[0].board[0].void = event["items"]
             status = finish(policy, int(event["accelerator"]), now)
         else:
