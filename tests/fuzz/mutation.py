@@ -49,10 +49,11 @@ DEEP = ("[" * 3000, '{"a":' * 2000, "- " * 200)
 Test = Callable[..., bool | None]
 
 
-def rounds(test: Test) -> Test:
+def rounds(test: Test, count: int = ROUNDS) -> Test:
     """Decorate a test that takes a source of randomness first: it runs ten thousand times, and is slow.
 
-    It may return whether what it damaged was taken, and not refused: of a thousand rounds, one is to be.
+    One whose rounds take long has fewer. It may return whether what it damaged was taken, and not refused: of
+    a thousand rounds, one is to be.
     """
     outcomes: list[bool | None] = []
 
@@ -71,7 +72,7 @@ def rounds(test: Test) -> Test:
     named = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in fixtures]
     repeated.__signature__ = Signature([seed, *named])  # type: ignore[attr-defined]  # where pytest looks
     drawn = given(seed=st.integers(0, 2**63 - 1))(repeated)
-    few = settings(max_examples=ROUNDS // TOGETHER, database=None, derandomize=True)(drawn)
+    few = settings(max_examples=count // TOGETHER, database=None, derandomize=True)(drawn)
     decorated: Test = pytest.mark.long(pytest.mark.slow(few))
     return decorated
 

@@ -111,7 +111,7 @@ def test_policy(random: Random, folder: Path, policies: Sound) -> bool:
     if kind == 0:
         archive = damaged_bytes(random, archive)
     elif kind == 1:
-        archive = _another_array(random, archive)
+        archive = another_array(random, archive)
     digest = hashlib.sha256(archive).hexdigest()
     parts |= {"sha256": digest, "arrays": "arrays-0123456789abcdef.npz"}
     text = json.dumps(parts)
@@ -130,7 +130,7 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (3, 0), (2, 2), (1, 1, 1)
 KINDS = ("f8", "f4", "i8", "u1", "?", "c16", "S3", "U2", "M8[s]")
 
 
-def _another_array(random: Random, archive: bytes) -> bytes:
+def another_array(random: Random, archive: bytes) -> bytes:
     """Return an archive of which one array is another one, or has another name."""
     with np.load(io.BytesIO(archive)) as read:
         arrays: dict[str, Any] = dict(read)

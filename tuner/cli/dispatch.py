@@ -112,12 +112,13 @@ def _replay(file: Path) -> None:
 @contextmanager
 def _whole(file: Path, segment: int) -> Iterator[None]:
     """Say which log and segment it is that a policy cannot run through."""
+    from tuner.dispatch.journal import IMPOSSIBLE
     from tuner.errors import InvalidInput
     from tuner.printable import one_line
 
     try:
         yield
-    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+    except IMPOSSIBLE as error:
         problem = f"segment {segment} is damaged: {one_line(str(error), 300)}"
         raise InvalidInput(str(file), problem, "give a log as `tuner dispatch --log` wrote it") from error
 

@@ -26,12 +26,14 @@ from tuner.scheduling.log import ARRIVE, ENTRY, FINISH, SEND, Difference, EventL
 from tuner.scheduling.log import replay as replay_log
 from tuner.scheduling.scheduler import Command, Dispatch, Scheduler
 
-__all__ = ["Change", "Journal", "Segment", "explain"]
+__all__ = ["IMPOSSIBLE", "Change", "Journal", "Segment", "explain"]
 
 ENTRY_BYTES = 100
 """What an entry of a log needs."""
 LARGEST = 2**28
 """Bytes of all arrays of a log, unpacked."""
+IMPOSSIBLE = (ValueError, TypeError, ArithmeticError, LookupError)
+"""What a policy raises over events or settings that no dispatcher has logged."""
 FRAME = 20
 """Entries that a segment and a change count for beside their tables."""
 

@@ -178,6 +178,15 @@ def test_a_model_without_rows_is_refused() -> None:
         read_onnx(onnx_variant("a", rows=False), "a")
 
 
+def test_damaged_weights_are_refused() -> None:
+    """With the model and the weight: their content has not the size that their shape asks for."""
+    model = onnx_variant("a")
+    model.graph.initializer[1].raw_data = b"12345"
+
+    with pytest.raises(InvalidInput, match=r"m: initializer 'aw1' is damaged: .*; export the model again"):
+        read_onnx(model, "m")
+
+
 def _tensors(values: Sequence[np.ndarray]) -> list[torch.Tensor]:
     import torch
 

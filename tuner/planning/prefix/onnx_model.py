@@ -16,6 +16,7 @@ from tuner.planning.prefix.common import CommonPrefix
 from tuner.planning.prefix.graph import Graph, Operation, Weight, digest
 from tuner.planning.prefix.onnx_values import bodies, has_rows, in_order, inferred, needed_by, with_rows
 from tuner.plugin import install_text
+from tuner.printable import one_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,7 @@ def read_onnx(model: ModelProto, name: str) -> Graph:
     for sparse in graph.sparse_initializer:
         problem = f"initializer {sparse.values.name!r} is sparse, which cannot be read"
         raise InvalidInput(name, problem, "export the model with dense ones")
-    weights = {one.name: _weight(one) for one in graph.initializer}
+    weights = {one.name: _weight(one, name) for one in graph.initializer}
     values = [one for one in graph.input if one.name not in weights]
     for one in values:
         if not has_rows(one):
@@ -164,10 +165,14 @@ def _renamed(value: ValueInfoProto, new: str) -> ValueInfoProto:
     return found
 
 
-def _weight(tensor: Any) -> Weight:
+def _weight(tensor: Any, model: str) -> Weight:
     from onnx import numpy_helper
 
-    array = numpy_helper.to_array(tensor)
+    try:
+        array = numpy_helper.to_array(tensor)
+    except Exception as error:  # onnx checks little of it before numpy fails, in many ways
+        problem = f"initializer {tensor.name!r} is damaged: {one_line(str(error), 200)}"
+        raise InvalidInput(model, problem, "export the model again") from None
     content = array.tobytes()
     shape = f"{tensor.data_type}:{array.shape}".encode()
     return Weight(digest(b"weight", shape, content), len(content))
