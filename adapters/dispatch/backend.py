@@ -43,6 +43,10 @@ UNIT = 1e-9
 CHOICES = {"policy": 5, "drop_rule": len(DROP_RULES), "dispatch_order": len(ORDERS), "target_batch": 2}
 """How many values a knob has that stands for one of several things."""
 UNKNOWN_FORM = "the dispatcher answers in an unknown form; is it of another version?"
+NOTHING_TO_TUNE = (
+    "its policy has no knobs, those of symphony do nothing; give limits of its sessions a grid, such as "
+    "--knob SESSION.max_batch=4,8,16"
+)
 LIMITS = {"max_batch": 1024, "queue": 1_000_000}
 """The largest value of a session's limit."""
 
@@ -82,6 +86,8 @@ class DispatchBackend:
             f"backend {one['address']} is down: {one['reason']}" for one in state["backends"] if not one["up"]
         ]
         notes = [] if token is not None else ["it takes no changes without token_file= in the target"]
+        if "policy" not in state["knobs"]:
+            notes.append(NOTHING_TO_TUNE)
         return Description(
             target=self._target.url,
             server=str(state["server"]),
@@ -225,9 +231,14 @@ def _reading(state: Mapping[str, Any]) -> Reading:
 
 
 def _space(found: Mapping[str, float], grids: Grids) -> KnobSpace:
-    """Return the knobs: those of the scheduler, whose grids contain what runs, and those that have a grid."""
+    """Return the knobs: those of the scheduler, whose grids contain what runs, and those that have a grid.
+
+    Where the policy is none of those that the knob `policy` chooses, the scheduler's do nothing, and are left
+    out if any other has a grid.
+    """
     own: dict[str, Knob] = {}
-    for knob in [_policy(), *KNOBS] if "policy" in found else KNOBS:
+    scheduler = (_policy(), *KNOBS) if "policy" in found else () if grids else KNOBS
+    for knob in scheduler:
         running = found[knob.name]
         grid = containing(knob.grid, running, _kind_of(knob.name))
         default = running if running in grid else knob.default

@@ -101,6 +101,19 @@ def test_advice_of_an_unknown_form(target: str, monkeypatch: pytest.MonkeyPatch,
         backend.scaling()
 
 
+def test_a_policy_without_knobs(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of symphony would be tried in vain: only limits with a grid are, and a note says so."""
+    state = DispatchBackend(target)._client.state()
+    knobs = {name: value for name, value in state["knobs"].items() if name != "policy"}
+    monkeypatch.setattr(DispatchClient, "state", lambda _: {**state, "knobs": knobs})
+
+    backend = DispatchBackend(target, {"m.max_batch": (2.0, 4.0)})
+
+    assert backend.space.names == ("m.max_batch",)
+    assert "its policy has no knobs" in backend.describe().notes[0]
+    assert "deferral" in DispatchBackend(target).space.names  # something must be shown
+
+
 def test_knobs_that_a_reload_took_away(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another policy's file has no knob for it, and a session that is gone has no limit."""
     backend = DispatchBackend(target, {"m.max_batch": (2.0, 4.0)})
