@@ -37,7 +37,8 @@ class ForeignChanges:
         self._untaken += 1
         sentence, times = f"somebody else set {what}; {then}", len(self._times)
         if times > 1:  # two daemons take each other's changes for such, and neither store knows of the other
-            sentence += f"; {times} times within an hour: perhaps a second daemon, or another target, tunes this model"
+            sentence += f"; {times} times within an hour: "
+            sentence += "perhaps a second daemon, or another target, tunes this model"
         self._notify(sentence)
 
     def taken(self) -> int:
