@@ -40,6 +40,9 @@ what is reproduced, what is not and why; some show what goes beyond the papers. 
 simulation but for `sim-to-real`, which runs on a live Triton, and `nexus-fig15`, which executes models. The
 pages are written by `tuner experiment page` from the results stored in `experiments/results/` and the notes
 beside them. What else was measured on live servers is on [a page of its own](../results.md).
+
+A verdict says whether what the paper has is *reproduced*, or a target of ours *reached*; *in part* where
+something was missed. How many minutes each takes, `tuner experiment list` says.
 """
 PAGE = """# {title}
 

@@ -14,18 +14,14 @@ BOLD = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*(])")
 """Where one sentence ends and the next begins."""
 
-LABEL = re.compile(r"(Reached|Reproduced|What it (shows|says)): ")
+LABEL = re.compile(r"^(Reached|Reproduced|What it (shows|says)): ")
 """How a first sentence begins that needs no such word beside the verdict."""
 
 OTHER_AGENT = "not a reproduction"
 GOOD = {"reproduced": "reproduced", "reached": "reached"}
-BAD = {
-    "not reproduced": "not reproduced",
-    "missed": "missed",
-    "worse": "missed",
-    "in part": "",
-    "but for": "",
-}
+BAD = {"not reproduced": "not reproduced", "not reached": "missed", "missed": "missed"} | dict.fromkeys(
+    ("not shown", "worse", "in part", "but for"), ""
+)
 """Words in bold that say that something was not reached, and the verdict where nothing was."""
 
 
