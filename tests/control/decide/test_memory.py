@@ -62,18 +62,19 @@ def test_what_a_window_lets_stay_is_banned_as_at_first() -> None:
     assert memory.banned(0) == []
 
 
-def test_a_ban_from_before_any_window_waits_for_the_first_load() -> None:
-    """A server may die of a change before a daemon that has just begun knows the load."""
-    memory = memory_with(retry_after=2)
+def test_a_ban_from_before_any_load_was_known_holds_under_every_load() -> None:
+    """A server may die of a change before the load is known; a next life hears of it, too."""
+    memory, next_life = memory_with(retry_after=2), memory_with(retry_after=2)
     memory.ban(None, 7)
-    memory.record(3, 1, 0.5, probability=1.0, new=False)
-    assert memory.banned(3) == []
+    for ban in memory.bans():
+        next_life.ban_again(*ban)
 
-    memory.record(4, 1, 0.5, probability=1.0)
-
-    assert memory.banned(4) == [7]
-    memory.record(5, 1, 0.5, probability=1.0)
-    assert memory.banned(5) == []
+    for one in (memory, next_life):
+        assert one.banned(None) == one.banned(3) == [7]
+        one.ban(3, 8)
+        assert one.banned(3) == [7, 8]
+        one.stays(3, 7, judged=True)
+        assert one.banned(4) == []
 
 
 def test_a_window_that_has_judged_a_change_ends_the_ban() -> None:

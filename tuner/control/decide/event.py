@@ -103,8 +103,8 @@ class Remembered(NamedTuple):
 class Banned(NamedTuple):
     """An earlier life of the process has banned a configuration, which still stands."""
 
-    level: int
-    """The load level under which it is banned."""
+    level: int | None
+    """The load level under which it is banned; None if under every load."""
     configuration: Configuration
     windows: int
     """For how many windows more; 0 if it only counts how often it was banned."""

@@ -112,7 +112,7 @@ class Memory:
         self._charged: deque[float] = deque(maxlen=HORIZON)
         self._lost = 0.0  # windows lost to changes that are not charged yet
         self._changes: list[tuple[float, ApplyCost]] = []  # within the hour before the last of them
-        self._bans_to_come: dict[int, int] = {}  # made before a load level was known; windows at least
+        self._any_load = LevelRecord()  # bans made while no load level was known
 
     def at(self, level: int | None) -> LevelRecord:
         """Return what is known of a load level; an empty record if nothing is."""
@@ -154,18 +154,23 @@ class Memory:
 
     def banned(self, level: int | None) -> list[int]:
         """Return the configurations that are not tried again under a load level yet."""
-        return [c for c, until in self.at(level).bans.items() if until > self.windows]
+        bans = self.at(level).bans.items() | self._any_load.bans.items()
+        return sorted({c for c, until in bans if until > self.windows})
 
     def not_banned(self, level: int | None, choices: list[int]) -> list[int]:
         """Return those of some choices that may be tried under a load level."""
         banned = self.banned(level)
         return [c for c in choices if c not in banned]
 
-    def bans(self) -> list[tuple[int, int, int, int]]:
-        """Return each ban: load level, configuration, windows that are left of it, and times in a row."""
+    def bans(self) -> list[tuple[int | None, int, int, int]]:
+        """Return each ban: load level, configuration, windows that are left of it, and times in a row.
+
+        The level is None where the ban holds under every load.
+        """
+        records: list[tuple[int | None, LevelRecord]] = [(None, self._any_load), *self.levels.items()]
         return [
             (level, one, max(until - self.windows, 0), record.banned_in_a_row.get(one, 0))
-            for level, record in self.levels.items()
+            for level, record in records
             for one, until in record.bans.items()
             if until > self.windows or one in record.banned_in_a_row
         ]
@@ -239,10 +244,6 @@ class Memory:
             self._charged.append(self._lost + (probability < 0.5) if record.good else 0.0)
         self._lost = 0.0
         self.windows += new
-        if new:
-            for banned, windows in self._bans_to_come.items():
-                self._ban(level, banned, windows)
-            self._bans_to_come.clear()
         one = record.configurations.setdefault(configuration, ConfigurationRecord())
         was_good = one.windows > 0 and one.good
         self.spread.add(cost, one)
@@ -279,26 +280,23 @@ class Memory:
         cheap what fails requests. So each further ban lasts twice as long, until a window lets it stay.
 
         Args:
-            level: The load level. While it is not known, the ban waits for the first one that is.
+            level: The load level. While none is known, the ban holds under every load.
             configuration: What is banned.
             least: For how many windows at least.
         """
         self.probation = None
-        if level is None:
-            self._bans_to_come[configuration] = least
-        else:
-            self._ban(level, configuration, least)
-
-    def _ban(self, level: int, configuration: int, least: int) -> None:
-        record = self.levels.setdefault(level, LevelRecord())
+        record = self._records_bans(level)
         before = record.banned_in_a_row.get(configuration, 0)
         record.banned_in_a_row[configuration] = before + 1
         windows = self.limits.retry_after * 2 ** min(before, MOST_DOUBLINGS)
         record.bans[configuration] = self.windows + max(windows, least)
 
-    def ban_again(self, level: int, configuration: int, windows: int, times: int) -> None:
+    def _records_bans(self, level: int | None) -> LevelRecord:
+        return self._any_load if level is None else self.levels.setdefault(level, LevelRecord())
+
+    def ban_again(self, level: int | None, configuration: int, windows: int, times: int) -> None:
         """Take over one of the :meth:`bans` of an earlier life."""
-        record = self.levels.setdefault(level, LevelRecord())
+        record = self._records_bans(level)
         record.bans[configuration] = self.windows + windows
         if times:
             record.banned_in_a_row[configuration] = times
@@ -312,6 +310,7 @@ class Memory:
             judged: Whether the window has judged the change to it. Then no ban of before speaks against it
                 any more, such as that of a change that had failed as far as anybody saw, and came about late.
         """
-        if judged:
-            self.at(level).bans.pop(configuration, None)
-        self.at(level).banned_in_a_row.pop(configuration, None)
+        for record in (self.at(level), self._any_load):
+            if judged:
+                record.bans.pop(configuration, None)
+            record.banned_in_a_row.pop(configuration, None)

@@ -15,7 +15,7 @@ __all__ = ["RunState", "StoredBan"]
 class StoredBan(Part):
     """A configuration that is not to be tried again yet; see :class:`~tuner.control.decide.event.Banned`."""
 
-    level: int
+    level: int | None
     configuration: dict[str, float]
     windows: int
     times: int

@@ -124,7 +124,7 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
     came = all(same(one, wanted) for one in found)
     if came:
         driver.loop.memory.failed_requests = unfinished.failed_requests
-        back, judged = unfinished.back, unfinished.judged
+        back, judged = unfinished.back, unfinished.judged or not unfinished.possible
         driver.reconciler.expect(Unconfirmed(previous, unfinished.wanted, back, judged=judged, seen=True))
         now = "" if back or judged else "; it is on probation now"
         sentence = f"killed in the middle of changing to {text}, which came about{now}"

@@ -7,8 +7,8 @@ the server runs        what follows
 =====================  ======================================================================================
 what was applied       nothing; replicas that have come apart get one configuration again, and what a restart
                        has undone is restored if that failed before
-a change whose end     it is in force, and its end is written down
-was not seen
+a change whose end     it is in force, and its end is written down; one that an earlier life left in force,
+was not seen           and that is not what runs, has been undone (see below)
 what it ran at first,  it was restarted: the last good configuration is restored, and a change that was on
 after it was away      probation counts as failed
 anything else          somebody has set it, and it stays; a pin moves there. A change that was on probation
@@ -185,7 +185,8 @@ class Reconciler:
         """Return whether a change whose end was not seen has come about, and write its end down.
 
         While the server runs what it ran before, the change counts as failed; it may still come about until
-        its deadline, so it is looked for again in the next turn.
+        its deadline, so it is looked for again in the next turn. One that was seen to have come about before
+        this turn, and is not what runs, was in force until something undid it.
         """
         change, same, running = self.unconfirmed, self._loop.space.same, found.configuration
         if change is None:
@@ -194,9 +195,7 @@ class Reconciler:
         previous = left_behind(self._loop.space, change.previous, wanted)
         runs = same if previous is not None else self._loop.space.equal
         came = runs(running, wanted) and not (found.apart and previous is None)
-        if (
-            change.seen and not came
-        ):  # it was in force until something undid it: the server may have died of it
+        if change.seen and not came:
             self.unconfirmed, self.running = None, change.wanted
             self._loop.observe(on.InForce(previous, change.back, self._now(), judged=change.judged))
             return False
