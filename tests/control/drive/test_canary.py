@@ -243,6 +243,26 @@ def test_one_that_went_away_in_a_trial_gets_what_the_others_have(fleet: Fleet) -
     assert fleet.running == [THEIRS] * 3
 
 
+def test_what_somebody_else_sets_during_a_trial_stays(fleet: Fleet) -> None:
+    """The others do not get what was tried, and the one that tried it gets what they have."""
+
+    def deployed() -> None:
+        if fleet.servers["a"].running == NEW:
+            fleet.servers["b"].running = fleet.servers["c"].running = THEIRS
+
+    fleet.during = deployed
+
+    record = fleet.driver.step()
+    fleet.during = lambda: None
+    assert fleet.running == [OLD, THEIRS, THEIRS]
+    for _ in range(2):
+        fleet.driver.step()
+
+    assert record.outcome == "interrupted"
+    assert fleet.running == [THEIRS] * 3
+    assert fleet.driver.reconciler.foreign.taken() == 1
+
+
 def test_one_that_has_left_for_good_is_not_put_right(fleet: Fleet) -> None:
     """There is nothing to take back."""
     group = ReplicaGroup(

@@ -12,6 +12,7 @@ from tests.control.drive.driver_bed import (
     Clients,
     FakeClock,
     FakeServer,
+    Log,
     ServerAndClients,
     away,
     drive,
@@ -59,6 +60,29 @@ def test_what_somebody_else_sets_is_respected() -> None:
     driver.step()
 
     assert server.running == configuration(8)
+    assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
+
+
+def test_what_somebody_else_sets_while_a_change_is_decided_is_respected() -> None:
+    """Between the window and the change it stays, too, and the next turn notices it."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    journal = Log()
+    driver, heard = drive(server, configuration(2), journal=journal)
+    begin = journal.changing
+
+    def changing() -> None:
+        begin()
+        server.running = configuration(8)
+
+    journal.changing = changing  # type: ignore[method-assign]
+
+    record = driver.step()
+
+    assert (record.outcome, server.running) == ("interrupted", configuration(8))
+    assert "somebody else has just set max_batch_size=8" in record.error
+    driver.step()
+    assert server.running == configuration(8)
+    assert driver.reconciler.foreign.taken() == 1
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
 
 

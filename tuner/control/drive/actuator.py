@@ -53,6 +53,7 @@ class Actuator:
         notify: Callable[[str], None],
     ) -> None:
         self.applied = 0
+        self._late = False  # whether an older change may come about at any moment
         self._backend = watched.backend
         self._clock = watched.clock
         self._windows = windows
@@ -78,6 +79,7 @@ class Actuator:
         record = self._write_down(replace(record, outcome="decided"))
         back = isinstance(decision, Rollback)
         change = Unconfirmed(self._reconciler.running, decision.configuration, back)
+        self._late = self._reconciler.unconfirmed is not None
         # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
         self._reconciler.expect(change)
         try:
@@ -114,7 +116,9 @@ class Actuator:
             decision.configuration,
             self._loop.objective.slo,
             wait=self._windows.let_pass,
-            forbidden=lambda: self._oversight.forbids(decision, self._loop.orders),
+            forbidden=lambda: (
+                self._oversight.forbids(decision, self._loop.orders) or self._set_meanwhile(decision)
+            ),
         )
         if verdict.objection:
             self._loop.observe(on.Failed(decision, tried=True))
@@ -129,6 +133,8 @@ class Actuator:
             self._journal.changing()
             if (ended := self._try_first(decision)) is not None:
                 return ended
+            if meanwhile := self._set_meanwhile(decision):
+                return Outcome("interrupted", meanwhile)
             asked = True
             report = uninterrupted_change(
                 lambda: self._set(decision), self._reconciler.still_under_way, self._notify
@@ -153,6 +159,24 @@ class Actuator:
         judged = isinstance(decision, Apply) and decision.judged
         self._loop.observe(on.InForce(previous, back, self._clock.now(), cost, judged))
         return Outcome("applied", report=report)
+
+    def _set_meanwhile(self, decision: Apply | Rollback) -> str:
+        """Return in words that somebody else has changed the server since the window; empty if nobody has.
+
+        That stays, and the next turn goes on from there. A server that runs what it ran at first was
+        restarted; that, what is restored, and a replica that differs from others are no reason to wait.
+
+        Raises:
+            AdapterError: The server does not answer.
+        """
+        space, running, wanted = self._loop.space, self._reconciler.running, decision.configuration
+        if self._late or (isinstance(decision, Apply) and decision.restores):
+            return ""
+        found = [one for one in configurations(self._backend) if not space.same(one, wanted)]
+        known = running, self._reconciler.original
+        if not found or any(space.same(one, each) for one in found for each in known):
+            return ""
+        return f"somebody else has just set {space.format(found[0])}"
 
     def _set(self, decision: Apply | Rollback) -> ApplyReport:
         """Have the server run a configuration; what it ran before may be nothing that it can be set to."""

@@ -15,7 +15,8 @@ decide                   tells the loop of the window and asks the rules; what i
 write down               enters the decision in the journal; if that fails, nothing is done
 try on one replica       lets one of several replicas try the change first; if orders or the time forbid it
                          meanwhile, takes it back
-apply                    changes the server, and reports to the loop what came of it
+apply                    changes the server, unless somebody else has done so since the window, and reports to
+                         the loop what came of it
 =======================  ====================================================================================
 
 In the code: `step` and `observe` take a turn by `_turn`. It measures (`Windows.measure`, or `_recover` if
