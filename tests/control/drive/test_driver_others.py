@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 import pytest
@@ -61,6 +62,28 @@ def test_what_somebody_else_sets_is_respected() -> None:
 
     assert server.running == configuration(8)
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_what_somebody_else_sets_stays_at_the_end_unless_a_window_has_judged_it(
+    monkeypatch: pytest.MonkeyPatch, judged: bool
+) -> None:
+    """The window in which it was set is disturbed; after another one the best by evidence is left."""
+    server = FakeServer(FakeClock(), lambda c: 0.025 if c == configuration(8) else 0.02)
+    driver, heard = drive(server)
+    driver.step()
+    server.running = configuration(8)
+    with monkeypatch.context() as patch:
+        measure, disturbed = server.measure, ("somebody else changed the configuration",)
+        patch.setattr(server, "measure", lambda *a, **k: replace(measure(*a, **k), disturbed=disturbed))
+        driver.step()
+    if judged:
+        driver.step(last=True)
+
+    left = driver.finish()
+
+    assert left == server.running == (configuration() if judged else configuration(8))
+    assert ("no window has judged it" in heard[-1]) != judged
 
 
 def test_what_somebody_else_sets_while_a_change_is_decided_is_respected() -> None:

@@ -152,7 +152,8 @@ class Actuator:
             self._notify(f"applying failed: {error}")
             self._loop.observe(on.Failed(decision, refused=False))
             return Outcome("failed", str(error), certain=not asked)
-        self._reconciler.running, self._reconciler.lost = report.configuration, None
+        self._reconciler.running = report.configuration
+        self._reconciler.lost = self._reconciler.theirs = None
         self._windows.changed(report)
         self.applied += report.changed
         cost = report.cost if report.changed else ApplyCost.FREE

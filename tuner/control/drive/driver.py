@@ -223,6 +223,9 @@ class Driver:
         if not (ours or reconciler.was_restarted(running)):
             best = running
             reconciler.foreign.noticed(self.loop.space.format(running), "it stays")
+        elif self._unjudged(reconciler.theirs):
+            best = running
+            self._notify("what somebody else has set stays, because no window has judged it")
         self.running = running
         if best is not None and not same(self.running, best):
             reason = "nothing more is tried; it is left with its best configuration"
@@ -230,6 +233,13 @@ class Driver:
             self._actuator.carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
         self.note_state()
         return self.running
+
+    def _unjudged(self, theirs: Configuration | None) -> bool:
+        """Whether no usable window has ever shown what somebody else has set."""
+        if theirs is None:
+            return False
+        number = self.loop.space.encode(self.loop.space.nearest(theirs))
+        return not any(number in windows for windows in self.loop.memory.visits().values())
 
     def found(self) -> Found:
         """Return what the server says that it runs.

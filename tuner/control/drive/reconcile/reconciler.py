@@ -57,6 +57,7 @@ class Reconciler:
             its replicas came or went.
         confirmed: Changes that came about after all.
         foreign: What others have changed.
+        theirs: What somebody else has set, as long as nothing was changed since.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Reconciler:
         self.lost: Configuration | None = None
         self.may_have_restarted = False
         self.confirmed = 0
+        self.theirs: Configuration | None = None
         self.foreign = ForeignChanges(now=now, notify=notify)
         self._loop = loop
         self._oversight = oversight
@@ -205,7 +207,7 @@ class Reconciler:
         early = self._now() < change.deadline and previous is not None and same(running, previous)
         self.unconfirmed = change._replace(failed=True) if early else None
         if came:
-            self.lost = None
+            self.lost = self.theirs = None
             if not change.seen:
                 self._notify(f"the change to {self._loop.space.format(running)} came about after all")
             cost = None  # without a record it is counted already, with the others of an earlier process
@@ -228,5 +230,5 @@ class Reconciler:
             self._loop.observe(on.Ordered(replace(orders, pinned=found)))
             going_on = "it is pinned to that now"
         self._loop.observe(on.Undone(self.running))
-        self.running, self.lost = found, None
+        self.running, self.lost, self.theirs = found, None, found
         self.foreign.noticed(self._loop.space.format(found), going_on)
