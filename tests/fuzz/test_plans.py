@@ -1,4 +1,4 @@
-"""Thousands of damaged files of the dispatcher, the simulator and the planners."""
+"""Thousands of damaged files of the dispatcher, the simulator and the planners, and of reports."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.fuzz.mutation import damaged_bytes, damaged_text, rounds
 from tests.fuzz.test_files import MEMORY, Sound, another_array
 from tests.fuzz.test_grpc import damaged
 from tests.planning.prefix.networks import onnx_variant
+from tests.report.test_report import recorded
 from tuner.cluster.scenario import Scenario
 from tuner.dispatch.config import DispatchConfig
 from tuner.dispatch.journal import IMPOSSIBLE, Journal, explain
@@ -32,8 +33,9 @@ from tuner.planning.prefix.onnx_model import cut_onnx, load_onnx, read_onnx
 from tuner.planning.rounds.form import ModelsFile
 from tuner.planning.rounds.replay import read_replay
 from tuner.planning.rounds.simulation import replay_rounds
+from tuner.report.folder import redraw_report
 
-few_rounds = partial(rounds, count=2_000)
+few_rounds, very_few_rounds = partial(rounds, count=2_000), partial(rounds, count=100)
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
@@ -162,5 +164,18 @@ def test_onnx(random: Random, folder: Path) -> bool:
         read = [load_onnx(path) for path in paths]
         for group in families([read_onnx(one, str(place)) for place, one in enumerate(read)], 0.5):
             cut_onnx([read[int(graph.name)] for graph in group.graphs], group)
+        return True
+    return False
+
+
+REPORT = recorded().model_dump_json()
+
+
+@very_few_rounds
+def test_report(random: Random, folder: Path) -> bool:
+    """Its page is drawn, or it is refused in a sentence that names it."""
+    (folder / "report.json").write_text(damaged_text(random, REPORT, most=2), errors="replace")
+    with contextlib.suppress(StorageError):
+        redraw_report(folder)
         return True
     return False

@@ -19,7 +19,7 @@ from tuner.measurement import Measurement
 from tuner.objective import Objective, Slo
 from tuner.report import Report
 from tuner.report.document import LearnedCost
-from tuner.report.folder import write_report
+from tuner.report.folder import redraw_report, write_report
 from tuner.report.html import render
 from tuner.report.plots import latency_figure, learned_figure, to_svg
 from tuner.report.recorder import Recorder
@@ -261,3 +261,26 @@ def test_a_report_on_an_unknown_statistic_is_damaged(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match=r"report\.json"):
         Report.load(tmp_path / "report.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"costs": [1.0], "visits": [1], "measured": []},  # of fewer configurations than the knobs have
+        {"chosen": {"nothing": 1.0}},
+    ],
+)
+def test_a_report_whose_parts_do_not_fit_together_is_damaged(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    """Each part has the right form; the page that was there stays."""
+    report = recorded()
+    data, page = write_report(report, tmp_path)
+    before = page.read_bytes()
+    learned = report.learned[0].model_copy(update=change)
+    report.model_copy(update={"learned": [learned]}).save(data)
+
+    with pytest.raises(StorageError, match=r"report\.json: cannot be drawn, its parts do not fit together"):
+        redraw_report(tmp_path)
+
+    assert page.read_bytes() == before
