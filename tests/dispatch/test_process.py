@@ -250,7 +250,7 @@ def test_a_policy_that_is_compiled_first_is_named(
 
     run_dispatch(lambda: config(on("m", "a")), say)
 
-    assert said[0].startswith("compiling symphony")
+    assert said[0].startswith("preparing symphony")
     assert said[-1] == "ended"
 
 

@@ -157,7 +157,7 @@ class DispatchProcess:
         compiling = asyncio.create_task(asyncio.to_thread(compile_policy, rules.policy, rules.chosen))
         await asyncio.wait([compiling], timeout=SOON)
         if not compiling.done():
-            self._say(f"compiling {rules.policy}, once for this machine and version; it takes up to a minute")
+            self._say(f"preparing {rules.policy}: it is compiled once, which takes up to a minute")
         await compiling
 
     async def _watch(self) -> None:
