@@ -15,6 +15,7 @@ from tuner.scheduling.batching.nexus import NexusOptions, Placement, build
 from tuner.scheduling.batching.nexus_frontend import make_frontends, move_on, receiver
 from tuner.scheduling.batching.nexus_plan import make_placement
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec, linear_latency
+from tuner.scheduling.scheduler import Dispatch, Scheduler
 from tuner.testing.driver import PolicyRun, drive
 
 
@@ -116,6 +117,20 @@ def test_requests_travel_while_the_backend_is_busy() -> None:
     trace = drive(build(spec, NexusOptions(placement=[[(0, 3, 1.0)]])), arrivals)
 
     assert batches(trace) == [(0.75, 3.75, 0, (0,)), (3.75, 7.75, 0, (1, 2)), (8.25, 11.25, 0, (3,))]
+
+
+def test_a_request_with_a_nearer_deadline_is_there_no_sooner() -> None:
+    """Request 2 came at 3.5: its data is there at 4.25, although it stands before 1, which came at 1."""
+    delays = Delays(control=0.5, data=0.25)
+    spec = ClusterSpec(sessions=[session(20.0)], kinds=[0], delays=delays)
+    scheduler = Scheduler(build(spec, NexusOptions(placement=[[(0, 3, 1.0)]])))
+
+    (first,) = scheduler.arrive(0, 0.0, early=5.0)
+    assert scheduler.arrive(0, 1.0) == scheduler.arrive(0, 3.5, early=5.0) == []
+    (second,) = scheduler.finish(0, 3.75)
+
+    assert first == Dispatch(0, 0, (0,), 0.75, 3.75)
+    assert second == Dispatch(0, 0, (2, 1), 4.25, 8.25)
 
 
 def test_session_without_backend_is_refused() -> None:

@@ -123,6 +123,7 @@ class Nexus(NamedTuple):
     frontends: Frontends
     backends: np.ndarray  # (N,) BACKEND
     batch: np.ndarray  # (Q,) planned batch size of the queue
+    nearer: np.ndarray  # (Q,) s, when the last request came whose deadline is nearer than its session's SLO
     rule: np.ndarray  # (1,) RULE
 
 
@@ -156,7 +157,8 @@ def build(spec: ClusterSpec, options: NexusOptions | None = None) -> Nexus:
     most = max(len(row) for row in plan.backends)
     cluster = build_cluster(spec, queues=queues, commands=most + 2)
     frontends = make_frontends(rates, options.frontends)
-    return Nexus(cluster, frontends, backends, np.array(batch, np.int64), rule)
+    nearer = np.full(len(queues), -np.inf)
+    return Nexus(cluster, frontends, backends, np.array(batch, np.int64), nearer, rule)
 
 
 def make_rule(options: NexusOptions) -> np.ndarray:
@@ -175,6 +177,8 @@ def arrive(policy: Nexus, session: int, source: int, number: int, now: float) ->
     status = push(cluster, queue, number, now)
     if status != OK:
         return int(status)
+    if cluster.board[0].early > 0:
+        policy.nearer[queue] = now
     move_on(policy.frontends, source, session)
     accelerator = cluster.queues[queue].accelerator
     if accelerator < 0:
@@ -219,7 +223,7 @@ def _serve(policy: Nexus, accelerator: int, now: float) -> None:
         size = _early_drop(policy, queue, now) if early else _lazy_drop(policy, queue, newest, now)
         if size:
             offset = waiting(cluster, queue) - size if newest else 0
-            start = _start(cluster, queue, offset, size, now)
+            start = _start(policy, queue, offset, size, now)
             if newest:
                 dispatch_newest(cluster, queue, size, accelerator, start)
             else:
@@ -233,7 +237,7 @@ def _early_drop(policy: Nexus, queue: int, now: float) -> int:
     """Drop the requests before the first window that ends in time; return its size, 0 if there is none."""
     cluster, count = policy.cluster, waiting(policy.cluster, queue)
     gone, size = 0, min(policy.batch[queue], count)
-    while size and not _fits(cluster, queue, gone, size, now):
+    while size and not _fits(policy, queue, gone, size, now):
         gone += 1
         size = min(size, count - gone)
     if gone:
@@ -249,13 +253,13 @@ def _lazy_drop(policy: Nexus, queue: int, newest: bool, now: float) -> int:
     """
     cluster, count = policy.cluster, waiting(policy.cluster, queue)
     gone = 0
-    while gone < count and not _fits(cluster, queue, gone, 1, now):
+    while gone < count and not _fits(policy, queue, gone, 1, now):
         gone += 1
     if gone:
         drop(cluster, queue, gone)
     count -= gone
     size = min(policy.batch[queue], count)
-    while size > 1 and not _fits(cluster, queue, count - size if newest else 0, size, now):
+    while size > 1 and not _fits(policy, queue, count - size if newest else 0, size, now):
         size -= 1
     return int(size)
 
@@ -285,19 +289,25 @@ def _newest_first(policy: Nexus, accelerator: int, now: float) -> bool:
 
 
 @njit_flat
-def _fits(cluster: Cluster, queue: int, offset: int, size: int, now: float) -> bool:
+def _fits(policy: Nexus, queue: int, offset: int, size: int, now: float) -> bool:
     """Whether the batch of ``size`` requests, ``offset`` after the head, ends by its first one's deadline."""
+    cluster = policy.cluster
     session, accelerator = cluster.queues[queue].session, cluster.queues[queue].accelerator
     latency = cluster.latency[cluster.accelerators[accelerator].kind, session, size]
     latest = deadline(cluster, queue, cluster.queues[queue].head + offset)
-    return bool(_start(cluster, queue, offset, size, now) + latency <= latest)
+    return bool(_start(policy, queue, offset, size, now) + latency <= latest)
 
 
 @njit_flat
-def _start(cluster: Cluster, queue: int, offset: int, size: int, now: float) -> float:
-    """Return when an idle backend has all of ``size`` requests, ``offset`` after the head, s."""
+def _start(policy: Nexus, queue: int, offset: int, size: int, now: float) -> float:
+    """Return when an idle backend has all of ``size`` requests, ``offset`` after the head, s.
+
+    A request with a nearer deadline stands before others that came sooner, as if it had come sooner, too.
+    Where it is now is not known, so that it is taken to be in the batch.
+    """
+    cluster = policy.cluster
     newest = cluster.queues[queue].head + offset + size - 1
-    sent = arrival_of(cluster, queue, newest)
+    sent = max(arrival_of(cluster, queue, newest), policy.nearer[queue])
     return float(max(now, sent + cluster.board[0].d_control + cluster.board[0].d_data))
 
 

@@ -28,7 +28,8 @@ def build_open(spec: ClusterSpec, options: NexusOptions) -> Nexus:
     cluster = build_cluster(spec, queues=queues, commands=sessions + 2)
     refused = [[(accelerators * sessions + session, 1.0)] for session in range(sessions)]
     frontends = make_frontends(refused, options.frontends)
-    return Nexus(cluster, frontends, backends, np.ones(len(queues), np.int64), make_rule(options))
+    batch, nearer = np.ones(len(queues), np.int64), np.full(len(queues), -np.inf)
+    return Nexus(cluster, frontends, backends, batch, nearer, make_rule(options))
 
 
 def replan(policy: Nexus, plan: Placement) -> Nexus:
