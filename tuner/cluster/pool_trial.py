@@ -88,4 +88,4 @@ def _penalty_note(session: Session, types: Sequence[InstanceType], options: Mapp
         return None
     items = np.array([sizes.largest])
     latency = {kind.name: float(kind.profile[session.model].latency(items)[0]) for kind in types}
-    return penalty_note(latency, session.slo, sizes.largest, options.get("penalty"))
+    return penalty_note(latency, session.slo, sizes.largest, options)

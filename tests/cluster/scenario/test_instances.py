@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from tests.cluster.pools import pool
 from tuner.cluster import simulate
+from tuner.cluster.pool_trial import PoolTrial
 from tuner.cluster.scenario import Scenario
 from tuner.errors import InvalidInput
 from tuner.files.yaml_file import load_yaml
@@ -183,9 +184,9 @@ def test_a_penalty_that_does_not_keep_requests_from_being_late_is_noted() -> Non
         {"name": name, "price": 1, "max_count": 9, "profile": {"m": {"alpha_ms": alpha, "beta_ms": 0}}}
         for name, alpha in (("fast", 0.1), ("slow", 2.5))
     ]
-    tempted, kept = (
+    tempted, kept, as_text = (
         pool(catalogue=catalogue, slo_ms=90.0, rate=1.0, options=options, requests=150)
-        for options in ({}, {"penalty": 250.0})
+        for options in ({}, {"penalty": 250.0}, {"penalty": "250"})
     )
 
     (note,) = tempted.notes
@@ -194,7 +195,9 @@ def test_a_penalty_that_does_not_keep_requests_from_being_late_is_noted() -> Non
     )
     assert "after 40% of the SLO" in note
     assert note.endswith("options: {penalty: 250}")
-    assert kept.notes == ()
+    assert kept.notes == as_text.notes == ()
+    assert tempted.rental is not None
+    assert PoolTrial(tempted, tempted.rental.types).notes == (note,)
     assert simulate(tempted).bad_rate > 0.1  # although the fast instance is nearly always idle
     assert simulate(kept).bad_rate < 0.02  # the first request meets instances of which nothing is known
 

@@ -9,14 +9,15 @@ than the second can be, and requests are sent there to be late although a fast i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from tuner.scheduling.distribution.kairos import KairosOptions
+from tuner.cluster.scenario.options import make_options
 
 __all__ = ["penalty_note"]
 
 
 def penalty_note(
-    latency: Mapping[str, float], slo: float, items: int, penalty: float | None = None
+    latency: Mapping[str, float], slo: float, items: int, options: Mapping[str, Any]
 ) -> str | None:
     """Return the type on which being late costs least, and what to write; None if the penalty is enough.
 
@@ -24,9 +25,9 @@ def penalty_note(
         latency: Execution time of the largest request by type, s.
         slo: Of the session, s.
         items: Size of that request.
-        penalty: The option of ``kairos``, in SLOs; None for the default.
+        options: Of ``kairos``, as the file gives them.
     """
-    penalty = KairosOptions().penalty if penalty is None else penalty
+    penalty = make_options("kairos", dict(options)).penalty
     fast, slow = min(latency, key=latency.__getitem__), max(latency, key=latency.__getitem__)
     ratio = latency[slow] / latency[fast]
     if ratio <= penalty or latency[slow] <= slo or latency[fast] > slo:
