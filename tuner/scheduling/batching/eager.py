@@ -49,13 +49,11 @@ class Eager(NamedTuple):
     of_kind: np.ndarray  # (K, 2 P) the same of the sessions that a kind takes from; no rows if there is one
 
 
-def build(spec: ClusterSpec, options: NoOptions | None = None) -> Eager:
+def build(spec: ClusterSpec, options: NoOptions | None = None) -> Eager:  # noqa: ARG001 - as the others
     """Return the state at time 0."""
     cluster = build_cluster(spec)
     fleet, oldest = make_fleet(cluster), make_tree(len(spec.sessions))
-    policy = Eager(cluster, fleet, oldest, np.full((len(fleet.of_kind), oldest.size), np.inf))
-    derive(policy, options)  # nothing waits yet: only so that it is compiled before it is needed
-    return policy
+    return Eager(cluster, fleet, oldest, np.full((len(fleet.of_kind), oldest.size), np.inf))
 
 
 def derive(policy: Eager, options: NoOptions | None = None) -> None:  # noqa: ARG001 - as the others
@@ -67,10 +65,11 @@ def derive(policy: Eager, options: NoOptions | None = None) -> None:  # noqa: AR
         policy: Modified in place.
         options: It has none.
     """
-    for session in range(policy.cluster.sessions.size):
+    # Only what waits: before `arrive` has compiled it, `_requeue` would be compiled to slower code here.
+    queues, board = policy.cluster.queues, policy.cluster.board[0]
+    for session in np.flatnonzero(queues["tail"] > queues["head"]).tolist():
         _requeue(policy, session)
-    board = policy.cluster.board[0]
-    board.wake_at = min(board.wake_at, least_key(policy.oldest))
+    board.wake_at = min(board.wake_at, policy.oldest.min())
 
 
 @njit_inline

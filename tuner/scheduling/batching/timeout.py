@@ -161,8 +161,11 @@ def derive(policy: Timeout, options: TimeoutOptions | None = None) -> None:
             padded = np.arange(cluster.latency.shape[2])
             padded[1 : largest + 1] = np.array(sizes)[np.searchsorted(sizes, padded[1 : largest + 1])]
             cluster.latency[:, session] = cluster.latency[:, session, padded]
-        _requeue(policy, session, cluster.board[0].now)
-    cluster.board[0].wake_at = min(cluster.board[0].wake_at, least_key(policy.deadlines))
+    # Only what waits: before `arrive` has compiled it, `_requeue` would be compiled to slower code here.
+    queues, board = cluster.queues, cluster.board[0]
+    for session in np.flatnonzero(queues["tail"] > queues["head"]).tolist():
+        _requeue(policy, session, board.now)
+    board.wake_at = min(board.wake_at, policy.deadlines.min())
 
 
 def _largest(spec: ClusterSpec, options: TimeoutOptions, allowed: Sequence[Sequence[int]]) -> list[int]:
