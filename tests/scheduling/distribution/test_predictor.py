@@ -51,6 +51,23 @@ def bent(items: int) -> float:
     return 0.01 + 0.0001 * items + (0.2 if items > 700 else 0.0)
 
 
+def test_what_was_seen_counts_more_with_every_request() -> None:
+    """After n requests, 80 ms off, the line is corrected there by n/(n + 1) of that, fully from n = 5 on."""
+    predictor = make_predictor(1, 1, 1000)
+    predictor.lines[0, 0] = np.array((2, 100, 0.1, 1, 0, 0.001, 0, 0), predictor.lines.dtype)
+    cell = predictor.cells[0, 0, 40]
+
+    for seen, share in enumerate((0, 1 / 2, 2 / 3, 3 / 4, 4 / 5, 1, 1)):
+        cell.seen, cell.items, cell.seconds = seen, 405, 0.405 + 0.08
+
+        for items in (401, 410):
+            assert predict(predictor, 0, 0, items) == pytest.approx(0.001 * items + 0.08 * share)
+        for items in (400, 411):
+            assert predict(predictor, 0, 0, items) == pytest.approx(0.001 * items)
+    cell.seconds = -1.0
+    assert predict(predictor, 0, 0, 405) == 0.0  # never below
+
+
 def test_larger_queries_are_never_expected_to_be_faster() -> None:
     """A falling line is taken for a level one."""
     predictor = make_predictor(1, 1, 1000)
