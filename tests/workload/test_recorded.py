@@ -59,6 +59,63 @@ def test_times_in_another_column_are_told(tmp_path: Path) -> None:
         workload(f"trace:{path}", 5.0)
 
 
+def dated(*rests: str) -> str:
+    """A line for each, two in every second from 07:10:00 on."""
+    return "".join(f"2024-05-10 07:10:{number // 2:02}{rest}\n" for number, rest in enumerate(rests))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "fix"),
+    [
+        (dated(",978", ",999", ",5"), 1, "07:10:00.978"),
+        (dated(",978", ",977", ",100"), 1, "07:10:00.978"),
+        (dated(",978 - root - INFO - a, b", ",999 - root - INFO - c"), 1, "07:10:00.978"),
+        ("time\n" + dated("", ",5", ",25Z"), 3, "07:10:00.5"),
+    ],
+    ids=["of numbers", "of a log, not quite in order", "with text behind", "with a heading of one column"],
+)
+def test_a_decimal_comma_is_refused(tmp_path: Path, text: str, line: int, fix: str) -> None:
+    """The CSV is split at it, and the fractions would be lost without a word."""
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    words = rf"line {line}: '.*' may have a decimal comma.*write 2024-05-10 {fix}, or.* a heading"
+
+    for read in (lambda: workload(f"trace:{path}", 5.0), lambda: Trace(path)):
+        with pytest.raises(InvalidInput, match=words):
+            read()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time,tokens\n" + dated(",100", ",200", ",300"),
+        dated(",87", ",1024", ",9", ",2048"),
+        dated(",12", ",12", ",12"),
+        dated(",100", ",200", ".0,300"),
+        dated("Z,100", "Z,200", "Z,300"),
+        dated(", 100", ", 200", ", 300"),
+        dated(",100,5", ",200,5", ",n/a,5"),
+    ],
+    ids=["heading", "goes back as fractions", "one value", "a point", "time zone", "spaces", "no number"],
+)
+def test_a_column_of_whole_numbers_is_no_fraction(tmp_path: Path, text: str) -> None:
+    """Such as the tokens of a request: something says that they are no part of the time."""
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+
+    assert Trace(path).seconds[:3].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("text", ["0\n1\n2024-05-10 07:10:01\n", "2024-05-10 07:10:01\n1.8e9\n"])
+def test_numbers_and_dates_in_one_file_are_refused(tmp_path: Path, text: str) -> None:
+    """Between them would be a gap of decades."""
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+
+    with pytest.raises(InvalidInput, match=r"line [23]: .*, unlike the lines before.*one or the other"):
+        Trace(path)
+
+
 def test_another_trace_than_azures_is_told_how_to_be_written(tmp_path: Path) -> None:
     """The times alone are enough."""
     path = tmp_path / "trace.csv"

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from tuner.errors import InvalidInput
-from tuner.workload.trace import read_times, send_time
+from tuner.workload.trace import read_send_times
 from tuner.workload.workload import SETTING, Workload, middles, parameter
 
 __all__ = ["Recorded", "gap_shape"]
@@ -51,7 +51,7 @@ class Recorded(Workload):
 
     def __post_init__(self) -> None:
         setting = f"{SETTING} {self.name}:{self.file}"
-        seconds = read_times(self.file, setting, self.time_of)
+        seconds = self._read(setting)
         if not seconds[-1] > 0:
             raise InvalidInput(setting, "needs requests at two different times at least")
         object.__setattr__(self, "_seconds", seconds)
@@ -59,10 +59,9 @@ class Recorded(Workload):
             object.__setattr__(self, "burstiness", gap_shape(np.diff(seconds)))
         super().__post_init__()
 
-    @staticmethod
-    def time_of(line: int, row: list[str]) -> float | None:
-        """Return the time of a line, as :func:`tuner.workload.trace.read_times` asks for it."""
-        return send_time(line, row)
+    def _read(self, setting: str) -> np.ndarray:
+        """Return when the requests came, s from 0 on."""
+        return read_send_times(self.file, setting)
 
     def __str__(self) -> str:
         return f"{self.name}:{self.file},burstiness={self.burstiness!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,18 +16,26 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.workload.arrivals import SETTING, Scheduled
 
-__all__ = ["Trace", "moment_of", "read_times", "send_time"]
+__all__ = ["Trace", "moment_of", "read_send_times", "read_times"]
+
+WHOLE_SECOND = re.compile(r"\d\d:\d\d:\d\d$")
+"""The end of a date that a decimal comma may follow: no fraction, no time zone."""
+FRACTION = re.compile(r"(\d{1,6})(?:Z|[+-]\d\d:?\d\d|[\s;].*)?")
+"""What follows a decimal comma, such as ``978``, ``978Z`` or, in a line of a log, ``978 - root - INFO``."""
+PADDED = (3, 6)
+"""Digits of a fraction that a program writes: ms or us."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace(Scheduled):
     """Send times from a file, one per line or in the first column of a CSV, counted from the first.
 
-    A time is a number of seconds, or a date with a time of day such as ``2023-11-16 18:17:03.97``. Empty
-    lines and lines that begin with ``#`` are skipped, and so is a heading in line 1.
+    All times are numbers of seconds, or all are dates with a time of day such as ``2023-11-16 18:17:03.97``.
+    Empty lines and lines that begin with ``#`` are skipped, and so is a heading in line 1.
 
     Raises:
-        InvalidInput: The file cannot be read, or a line is not a time or goes back; names the line.
+        InvalidInput: The file cannot be read, a line is not a time, is one of the other kind or goes back, or
+            the times may have decimal commas; names the line.
     """
 
     path: Path
@@ -34,7 +43,7 @@ class Trace(Scheduled):
     """Send times from 0 on.   # (n,) s"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seconds", read_times(self.path, f"{SETTING} trace:{self.path}", send_time))
+        object.__setattr__(self, "seconds", read_send_times(self.path, f"{SETTING} trace:{self.path}"))
 
     def __str__(self) -> str:
         return f"trace:{self.path}"
@@ -84,26 +93,111 @@ def read_times(path: Path, setting: str, time_of: Callable[[int, list[str]], flo
     return np.asarray(seconds - seconds[0])
 
 
-def send_time(line: int, row: list[str]) -> float | None:
-    """Return a line's time, s, or None for a line that is skipped; see :class:`Trace`.
+def read_send_times(path: Path, setting: str) -> np.ndarray:
+    """Read the times of a trace, counted from the first; see :class:`Trace` for its form and the errors.
 
-    Raises:
-        ValueError: It has none; says what it has.
+    Args:
+        path: The file.
+        setting: What the user calls it, for errors.
+
+    Returns:
+        Seconds from 0 on, not decreasing.   # (n,), n >= 1
     """
-    text = row[0].strip()
-    if not text or text.startswith("#"):
-        return None
+    lines = _Lines()
+    seconds = read_times(path, setting, lines.time_of)
+    if lines.commas.likely():
+        line, date, digits = lines.commas.first
+        problem = f"line {line}: '{date},{digits}' may have a decimal comma, at which a CSV is split"
+        other = f"where {digits} is a column of its own, a heading of both columns into line 1"
+        raise InvalidInput(setting, problem, f"write {date}.{digits}, or, {other}")
+    return seconds
+
+
+class _Lines:
+    """The lines of a trace, one after the other."""
+
+    def __init__(self) -> None:
+        self.commas = _DecimalCommas()
+        self._dates: bool | None = None
+
+    def time_of(self, line: int, row: list[str]) -> float | None:
+        """Return a line's time, s, or None for a line that is skipped.
+
+        Raises:
+            ValueError: It has none, or one of another kind than the lines before; says what it has.
+        """
+        text = row[0].strip()
+        if not text or text.startswith("#"):
+            return None
+        number = _number(text)
+        time = moment_of(text) if number is None else number
+        if time is None:
+            if line == 1:
+                self.commas.excluded = len(row) > 1
+                return None
+            form = "in seconds, nor one such as 2023-11-16 18:17:03.97"
+            raise ValueError(f"'{text:.40}' is not a time {form}; put the times into the first column")
+        if not math.isfinite(time):
+            raise ValueError(f"'{text}' is not finite")
+        dates = number is None
+        if self._dates not in (None, dates):
+            kind = "a date" if dates else "a number of seconds"
+            raise ValueError(
+                f"'{text:.40}' is {kind}, unlike the lines before; write all as one or the other"
+            )
+        self._dates = dates
+        if dates:
+            self.commas.see(line, text, time, row[1:])
+        return time
+
+
+class _DecimalCommas:
+    """Whether the second fields of a trace are fractions of its dates, as in ``2024-05-10 07:10:01,978``.
+
+    A column of whole numbers, such as the tokens of a request, looks much like them. It has a heading, or a
+    field that is no fraction; or its numbers, taken for fractions, go back within a second.
+    """
+
+    def __init__(self) -> None:
+        self.excluded = False
+        """Whether something says that they are a column of their own."""
+        self.first = (0, "", "")
+        """The first of them: line, date and digits."""
+        self._last: tuple[float, float] | None = None  # time and fraction, s
+        self._differ = False
+        self._back = False
+        self._lengths: set[int] = set()
+
+    def see(self, line: int, date: str, time: float, rest: list[str]) -> None:
+        """Take in a line with a date: its time, s, and the further fields."""
+        # A line without a second field may be one whose fraction is 0 and was not written.
+        found = FRACTION.fullmatch(rest[0]) if rest else None
+        if not WHOLE_SECOND.search(date) or (rest and not found):
+            self.excluded = True
+        if self.excluded:
+            return
+        digits = found[1] if found else ""
+        if digits and not self.first[0]:
+            self.first = (line, date, digits)
+        self._lengths |= {len(digits)}
+        now = (time, float(f"0.{digits}"))
+        if self._last is not None:
+            self._differ |= now[1] != self._last[1]
+            self._back |= now < self._last
+        self._last = now
+
+    def likely(self) -> bool:
+        """Whether they may be fractions, and times change without them."""
+        # The lines of a log are not always quite in order, but all have as many digits.
+        padded = any(self._lengths == {length} for length in PADDED)
+        return not self.excluded and self._differ and (padded or not self._back)
+
+
+def _number(text: str) -> float | None:
     try:
-        time = float(text)
+        return float(text)
     except ValueError:
-        moment = moment_of(text)
-        if moment is not None or line == 1:
-            return moment
-        form = "in seconds, nor one such as 2023-11-16 18:17:03.97"
-        raise ValueError(f"'{text:.40}' is not a time {form}; put the times into the first column") from None
-    if not math.isfinite(time):
-        raise ValueError(f"'{text}' is not finite")
-    return time
+        return None
 
 
 def moment_of(text: str) -> float | None:
