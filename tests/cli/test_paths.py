@@ -38,8 +38,11 @@ OWN = ("--docs", "--results")
         ("compare --server a.yaml --json a.yaml", "--json: a.yaml is read for --server"),
         ("compare --workload azure:a.yaml --json a.yaml", "--json: a.yaml is read for --workload"),
         ("compare --server a.yaml --csv a.yaml", "--csv: a.yaml is read for --server"),
+        ("compare --workload trace:a.yaml,burstiness=1 --csv a.yaml", "--csv: a.yaml is read for --workload"),
         ("calibrate sim://mlp?server=server.json", "--out: server.json is read for TARGET"),
         ("workload show azure:a.yaml --json a.yaml", "--json: a.yaml is read for SPEC..."),
+        ("workload show ramp azure:a.yaml,burstiness=1 --json a.yaml", "--json: a.yaml is read for SPEC..."),
+        ("calibrate h:1/m --arrival trace:a.yaml --out a.yaml", "--out: a.yaml is read for --arrival"),
         ("experiment run kairos --json b --plot ./b", "--json: b is written for --plot"),
     ],
 )

@@ -18,8 +18,10 @@ WRITTEN = (
 )  # fmt: skip
 """Options for what is written: a file or, with one of the metavars `FOLDERS`, files in a folder."""
 FOLDERS = ("DIR", "FOLDER")
-NAMING = ("target", "env", "workload", "specs")
-"""Parameters that are no paths, but may have one in them: ``sim://mlp?server=FILE``, ``azure:FILE``."""
+SPECS = ("workload", "specs")
+"""Parameters that are workloads: ``azure:FILE,burstiness=1``."""
+NAMING = (*SPECS, "target", "env", "arrival")
+"""Parameters that are no paths, but may have one in them: ``sim://mlp?server=FILE``, ``trace:FILE``."""
 
 
 class Named(NamedTuple):
@@ -77,8 +79,12 @@ def _paths(name: str, values: Sequence[Any]) -> Iterator[str]:
         if isinstance(value, Path):
             yield str(value)
         elif name in NAMING and isinstance(value, str):
-            found = [value.partition(":")[2], *(text for _, text in parse_qsl(value.partition("?")[2]))]
-            yield from filter(None, found)
+            file = value.partition(":")[2]
+            if name in SPECS:
+                from tuner.workload.catalogue import split_file  # with numpy: not for every command
+
+                file, _ = split_file(file)
+            yield from filter(None, [file, *(text for _, text in parse_qsl(value.partition("?")[2]))])
 
 
 def _reaches(path: str, other: str) -> bool:

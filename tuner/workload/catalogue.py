@@ -22,7 +22,7 @@ from tuner.workload.shapes import Burst, Constant, Ramp, Step
 from tuner.workload.wikipedia import Wikipedia
 from tuner.workload.workload import SETTING, Workload
 
-__all__ = ["WORKLOADS", "workload"]
+__all__ = ["WORKLOADS", "split_file", "workload"]
 
 WORKLOADS: dict[str, type[Workload]] = {
     kind.name: kind for kind in (Constant, Dynamic, Wikipedia, Recorded, Azure, Step, Ramp, Burst)
@@ -46,8 +46,10 @@ def workload(spec: str, rate: float, setting: str = SETTING) -> Workload:
     kind = WORKLOADS[name]
     values: dict[str, Any] = {}
     if kind.takes_file:
-        file, rest = _file(kind, rest, setting)
-        values["file"] = file
+        file, rest = split_file(rest)
+        if not file:
+            raise InvalidInput(f"{setting} {name}", "names no file", f"write {name}:FILE.csv")
+        values["file"] = Path(file)
     for part in filter(None, (part.strip() for part in rest.split(","))):
         key, value = _assignment(kind, part, setting)
         if key in values:
@@ -56,13 +58,11 @@ def workload(spec: str, rate: float, setting: str = SETTING) -> Workload:
     return kind(rate=float(rate), **values)
 
 
-def _file(kind: type[Workload], rest: str, setting: str) -> tuple[Path, str]:
+def split_file(rest: str) -> tuple[str, str]:
     """Split what follows the colon into the file, whose name may hold commas, and the parameters."""
     begin = re.search(r",\s*\w+\s*=", rest)
-    file = rest[: begin.start()] if begin else rest
-    if not file.strip():
-        raise InvalidInput(f"{setting} {kind.name}", "names no file", f"write {kind.name}:FILE.csv")
-    return Path(file.strip()), rest[begin.start() :] if begin else ""
+    end = begin.start() if begin else len(rest)
+    return rest[:end].strip(), rest[end:]
 
 
 def _assignment(kind: type[Workload], part: str, setting: str) -> tuple[str, float]:
