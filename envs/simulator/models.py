@@ -100,11 +100,14 @@ def server_of(server: object, kind: type[Kind], known: Mapping[str, Kind], name:
         name: Of one of them.
 
     Raises:
-        InvalidInput: It is of another kind, or there is none of that name.
+        InvalidInput: It is of another kind, or the name of a file or model, or there is none of that name.
     """
     if server is None:
         check_choice("model", name, known)
         return known[name]
+    if isinstance(server, str) and server in known:
+        fix = "leave server out" if server == name else f"write model={server!r}"
+        raise InvalidInput("server", f"{server!r} is the name of a model", fix)
     if isinstance(server, (str, Path)):
         fix = f"write server=tuner.envs.simulator.models.load_model(Path({str(server)!r}))"
         raise InvalidInput("server", f"{str(server)!r} is the name of a file, not a model", fix)

@@ -74,3 +74,11 @@ def test_the_name_of_a_file_is_no_model(server: object) -> None:
     """The message says how one is read."""
     with pytest.raises(InvalidInput, match=r"server: 'server.yaml' is the name of a file.*load_model\(Path"):
         server_of(server, ServerModel, {"mlp": ServerModel()}, "mlp")
+
+
+def test_the_name_of_a_model_is_no_file() -> None:
+    """The message says where it belongs."""
+    with pytest.raises(InvalidInput, match="server: 'resnet' is the name of a model; write model='resnet'"):
+        tfserving_cpu(server="resnet")
+    with pytest.raises(InvalidInput, match="server: 'mlp' is the name of a model; leave server out"):
+        triton_cpu(server="mlp")
