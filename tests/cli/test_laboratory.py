@@ -15,12 +15,15 @@ from typing import NoReturn, get_type_hints
 import pytest
 
 from tests.command_line import Say
+from tests.laboratory.agent_runs import SMALL as SMALL_RUN
 from tuner.cli import main
+from tuner.cli.comparison import compare_runs
 from tuner.cli.recommend import with_what_runs
 from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Grids
+from tuner.laboratory.agent_run import AgentRun, RunSpec, run_agent
 from tuner.laboratory.comparison import Comparison
 
 SMALL = ("--env", "tuner/TritonCPU-v0", "--rate", "100", "--window", "500ms")
@@ -65,6 +68,26 @@ def test_policies_are_evaluated_beside_the_oracle_and_the_start(tuner: Say, tmp_
     assert rows["oracle"].regret == 0
     assert rows["policy"].regret >= 0  # type: ignore[operator]
     assert list((tmp_path / "logs" / "seed-0").iterdir())
+
+
+def loses_its_trace(spec: RunSpec) -> AgentRun:
+    """A run at whose end the file of its workload has gone."""
+    done = run_agent(spec)
+    Path("trace.csv").unlink()
+    return done
+
+
+def test_windows_are_stored_whatever_became_of_the_files_that_were_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Runs take hours; none of them is lost for a trace that somebody moves meanwhile."""
+    monkeypatch.chdir(tmp_path)
+    Path("trace.csv").write_text("0\n1\n3\n")
+    base = RunSpec(**SMALL_RUN | {"workload": "trace:trace.csv", "windows": 2}, agent="random", exact=False)
+
+    compare_runs(loses_its_trace, [base], base, seeds=1, out=None, windows=Path("windows.csv"))
+
+    assert Path("windows.csv").read_text().count("\n") == 1 + 2
 
 
 def test_a_policy_for_other_knobs_is_refused(tuner: Say, fails: Say) -> None:

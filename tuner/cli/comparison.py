@@ -49,11 +49,14 @@ def compare_runs(
         StorageError: The files cannot be written.
     """
     from tuner.cli.console import command_line, make_console, progress_bars
+    from tuner.laboratory.agent_run import knob_space
     from tuner.laboratory.comparison import Comparison, compared, run_rows
     from tuner.laboratory.parallel import run_all
+    from tuner.laboratory.window_table import write_windows
 
     check_file(out, "--json")
     check_file(windows, "--csv")
+    space = knob_space(base)  # now: the files that the environment is made from may change during the runs
     begin = time.monotonic()
     runs = run_all(function, tasks, "runs", bars=progress_bars(make_console()))
     comparison = Comparison(
@@ -73,18 +76,9 @@ def compare_runs(
         comparison.save(out)
         print(out)
     if windows is not None:
-        _store_windows(runs, base, windows)
+        write_windows(runs, space, windows)
         print(windows)
     return runs
-
-
-def _store_windows(runs: Sequence[AgentRun], base: RunSpec, path: Path) -> None:
-    from tuner.laboratory.agent_run import serving, stage_environment
-    from tuner.laboratory.window_table import write_windows
-
-    env = stage_environment(base)
-    write_windows(runs, serving(env).space, path)
-    env.close()
 
 
 def _show(comparison: Comparison) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tuner.agents.agent import Agent
     from tuner.envs.serving import ServingEnv
+    from tuner.knobs import KnobSpace
     from tuner.objective import Slo
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "AgentRun",
     "RunSpec",
     "check_run",
+    "knob_space",
     "knows_costs",
     "new_agent",
     "run_agent",
@@ -187,6 +189,14 @@ def check_run(spec: RunSpec) -> None:
         if stage == 0:
             new_agent(spec, env).close()
         env.close()
+
+
+def knob_space(spec: RunSpec) -> KnobSpace:
+    """Return the knobs of the environment of a run."""
+    env = stage_environment(spec)
+    space = serving(env).space
+    env.close()
+    return space
 
 
 def knows_costs(spec: RunSpec) -> bool:
