@@ -67,12 +67,11 @@ def dated(*rests: str) -> str:
 @pytest.mark.parametrize(
     ("text", "line", "fix"),
     [
-        (dated(",978", ",999", ",5"), 1, "07:10:00.978"),
         (dated(",978", ",977", ",100"), 1, "07:10:00.978"),
         (dated(",978 - root - INFO - a, b", ",999 - root - INFO - c"), 1, "07:10:00.978"),
-        ("time\n" + dated("", ",5", ",25Z"), 3, "07:10:00.5"),
+        ("time\n" + dated(",000005", ",500000"), 2, "07:10:00.000005"),
     ],
-    ids=["of numbers", "of a log, not quite in order", "with text behind", "with a heading of one column"],
+    ids=["ms, not quite in order", "with text behind", "us, with a heading of one column"],
 )
 def test_a_decimal_comma_is_refused(tmp_path: Path, text: str, line: int, fix: str) -> None:
     """The CSV is split at it, and the fractions would be lost without a word."""
@@ -90,13 +89,12 @@ def test_a_decimal_comma_is_refused(tmp_path: Path, text: str, line: int, fix: s
     [
         "time,tokens\n" + dated(",100", ",200", ",300"),
         dated(",87", ",1024", ",9", ",2048"),
-        dated(",12", ",12", ",12"),
         dated(",100", ",200", ".0,300"),
         dated("Z,100", "Z,200", "Z,300"),
         dated(", 100", ", 200", ", 300"),
         dated(",100,5", ",200,5", ",n/a,5"),
     ],
-    ids=["heading", "goes back as fractions", "one value", "a point", "time zone", "spaces", "no number"],
+    ids=["heading", "of other lengths", "a point", "time zone", "spaces", "no number"],
 )
 def test_a_column_of_whole_numbers_is_no_fraction(tmp_path: Path, text: str) -> None:
     """Such as the tokens of a request: something says that they are no part of the time."""

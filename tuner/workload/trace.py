@@ -20,10 +20,8 @@ __all__ = ["Trace", "moment_of", "read_send_times", "read_times"]
 
 WHOLE_SECOND = re.compile(r"\d\d:\d\d:\d\d$")
 """The end of a date that a decimal comma may follow: no fraction, no time zone."""
-FRACTION = re.compile(r"(\d{1,6})(?:Z|[+-]\d\d:?\d\d|[\s;].*)?")
-"""What follows a decimal comma, such as ``978``, ``978Z`` or, in a line of a log, ``978 - root - INFO``."""
-PADDED = (3, 6)
-"""Digits of a fraction that a program writes: ms or us."""
+FRACTION = re.compile(r"(\d{3}|\d{6})\b")
+"""What begins as a log's ms or us behind a decimal comma, such as ``978`` or ``978 - root - INFO``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +103,8 @@ def read_send_times(path: Path, setting: str) -> np.ndarray:
     """
     lines = _Lines()
     seconds = read_times(path, setting, lines.time_of)
-    if lines.commas.likely():
-        line, date, digits = lines.commas.first
+    if lines.comma:
+        line, date, digits = lines.comma
         problem = f"line {line}: '{date},{digits}' may have a decimal comma, at which a CSV is split"
         other = f"where {digits} is a column of its own, a heading of both columns into line 1"
         raise InvalidInput(setting, problem, f"write {date}.{digits}, or, {other}")
@@ -117,8 +115,10 @@ class _Lines:
     """The lines of a trace, one after the other."""
 
     def __init__(self) -> None:
-        self.commas = _DecimalCommas()
+        self.comma: tuple[int, str, str] | None = None
+        """A line, its date and what may be its fraction, if all dates so far may have a decimal comma."""
         self._dates: bool | None = None
+        self._sound = False  # whether some line says that the second field is no fraction
 
     def time_of(self, line: int, row: list[str]) -> float | None:
         """Return a line's time, s, or None for a line that is skipped.
@@ -133,7 +133,7 @@ class _Lines:
         time = moment_of(text) if number is None else number
         if time is None:
             if line == 1:
-                self.commas.excluded = len(row) > 1
+                self._sound = len(row) > 1
                 return None
             form = "in seconds, nor one such as 2023-11-16 18:17:03.97"
             raise ValueError(f"'{text:.40}' is not a time {form}; put the times into the first column")
@@ -147,50 +147,16 @@ class _Lines:
             )
         self._dates = dates
         if dates:
-            self.commas.see(line, text, time, row[1:])
+            self._look_for_comma(line, text, row[1] if len(row) > 1 else "")
         return time
 
-
-class _DecimalCommas:
-    """Whether the second fields of a trace are fractions of its dates, as in ``2024-05-10 07:10:01,978``.
-
-    A column of whole numbers, such as the tokens of a request, looks much like them. It has a heading, or a
-    field that is no fraction; or its numbers, taken for fractions, go back within a second.
-    """
-
-    def __init__(self) -> None:
-        self.excluded = False
-        """Whether something says that they are a column of their own."""
-        self.first = (0, "", "")
-        """The first of them: line, date and digits."""
-        self._last: tuple[float, float] | None = None  # time and fraction, s
-        self._differ = False
-        self._back = False
-        self._lengths: set[int] = set()
-
-    def see(self, line: int, date: str, time: float, rest: list[str]) -> None:
-        """Take in a line with a date: its time, s, and the further fields."""
-        # A line without a second field may be one whose fraction is 0 and was not written.
-        found = FRACTION.fullmatch(rest[0]) if rest else None
-        if not WHOLE_SECOND.search(date) or (rest and not found):
-            self.excluded = True
-        if self.excluded:
-            return
-        digits = found[1] if found else ""
-        if digits and not self.first[0]:
-            self.first = (line, date, digits)
-        self._lengths |= {len(digits)}
-        now = (time, float(f"0.{digits}"))
-        if self._last is not None:
-            self._differ |= now[1] != self._last[1]
-            self._back |= now < self._last
-        self._last = now
-
-    def likely(self) -> bool:
-        """Whether they may be fractions, and times change without them."""
-        # The lines of a log are not always quite in order, but all have as many digits.
-        padded = any(self._lengths == {length} for length in PADDED)
-        return not self.excluded and self._differ and (padded or not self._back)
+    def _look_for_comma(self, line: int, date: str, second: str) -> None:
+        found = FRACTION.match(second)
+        self._sound |= found is None or not WHOLE_SECOND.search(date)
+        if self._sound or found is None:
+            self.comma = None
+        elif self.comma is None:
+            self.comma = (line, date, found[1])
 
 
 def _number(text: str) -> float | None:
