@@ -175,6 +175,23 @@ def test_only_a_change_at_the_end_is_said_to_have_to_end_first(
     assert terminal.getvalue().count(HELD) == times
 
 
+@pytest.mark.parametrize("restores", [False, True])
+def test_what_the_server_runs_is_said_though_somebody_presses_ctrl_c_at_the_end(
+    restores: bool, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: the run has ended by then, and is not left in good order again."""
+    terminal = io.StringIO()
+    session = opened(terminal)
+    session.restore = restores
+    owner, name = (session.attachment, "restore") if restores else (session.driver, "finish")
+    monkeypatch.setattr(owner, name, interrupting(getattr(owner, name)))
+
+    with pytest.raises(KeyboardInterrupt), session:
+        session.finish()
+
+    assert terminal.getvalue().count("the server runs batch") == 1
+
+
 def test_a_change_at_the_end_says_once_that_it_has_to_end_first(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,7 +239,7 @@ class TuningSession:
             else:
                 self.driver.finish()
             self._settled = True
-        self._say_what_runs()
+            self._say_what_runs()  # here, because what was held is raised at the block's end
 
     def _say_what_runs(self) -> None:
         """Say what the server runs, as it says itself, and what it may come to run."""
