@@ -7,8 +7,6 @@ ensemble shows only when their servers have been asked.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from tuner.adapters.place import Place, turned_places
 from tuner.control.daemon.config import TargetConfig
@@ -21,7 +19,8 @@ __all__ = ["TurnedModels"]
 class TurnedModels:
     """The models that each target turns; two targets that turn one would undo what the other does.
 
-    Only targets in mode `apply` turn any. The methods may be called from several threads.
+    Only targets in mode `apply` turn any. One keeps its models also while its server is away, or else the two
+    would take turns. The methods may be called from several threads.
     """
 
     def __init__(self) -> None:
@@ -29,7 +28,7 @@ class TurnedModels:
         self._places: dict[str, frozenset[Place]] = {}  # by the target's name
 
     def take(self, config: TargetConfig, attachment: Attachment) -> None:
-        """Note what a target turns from now on.
+        """Note what a target turns from now on, until :meth:`release`.
 
         Raises:
             InvalidInput: Another target turns one of these models already.
@@ -44,16 +43,7 @@ class TurnedModels:
                     raise InvalidInput("url", problem, "give one of the two mode: recommend, or remove it")
             self._places[config.name] = places
 
-    @contextmanager
-    def taken(self, config: TargetConfig, attachment: Attachment) -> Iterator[None]:
-        """Let a target turn its models for the length of a block.
-
-        Raises:
-            InvalidInput: Another target turns one of these models already.
-        """
-        self.take(config, attachment)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._places.pop(config.name, None)
+    def release(self, config: TargetConfig) -> None:
+        """Let others turn what a target has turned, if it has."""
+        with self._lock:
+            self._places.pop(config.name, None)

@@ -157,7 +157,10 @@ class Worker:
     def run(self) -> None:
         """Keep the target until stopped. Never raises."""
         with about(self.config.name):
-            self._keep()
+            try:
+                self._keep()
+            finally:
+                self._turned.release(self.config)
 
     def _keep(self) -> None:
         self._stop.wait(self._delay)
@@ -206,10 +209,8 @@ class Worker:
     def _attach(self) -> None:
         """Attach, resume what was left, and keep the target until stopped."""
         c = self.config
-        with (
-            attached(c, self._grids(), clock=self._clock) as (attachment, setting),
-            self._turned.taken(c, attachment),
-        ):
+        with attached(c, self._grids(), clock=self._clock) as (attachment, setting):
+            self._turned.take(c, attachment)
             objective = setting.objective_on(attachment.host.cores)
             running = prevailing(configurations(attachment.backend), attachment.space)
             standing = self._store.target(
