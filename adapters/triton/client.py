@@ -28,6 +28,7 @@ READ_ONLY = (
 )
 NO_CONTROL = "explicit model load / unload is not allowed"
 RESTRICTED = "restricted"
+LOADING = "LOADING"
 NO_SUCH_VERSION = (
     "version {} is not at ready state",
     "version {} is not found",
@@ -71,9 +72,12 @@ class TritonClient(ControlClient[TritonTarget]):
             raise Unreachable(f"{problem}; {self.hint}") from error
         return one_line(metadata.name, LONGEST_NAME), one_line(metadata.version, LONGEST_NAME)
 
-    def models(self) -> list[str]:
-        """Return the names of the models that are loaded."""
-        return sorted(name for name, state in self._states().items() if state == READY)
+    def models(self) -> list[str] | None:
+        """Return the names of the models that are loaded; None if the server lists them for others only."""
+        try:
+            return sorted(name for name, state in self._states().items() if state == READY)
+        except ReadOnly:
+            return None
 
     def neighbours(self) -> dict[str, str]:
         """Return the states of the server's other models; with several versions, READY if one is.
@@ -85,10 +89,12 @@ class TritonClient(ControlClient[TritonTarget]):
         states.pop(self._target.model, None)
         return states
 
-    def _versions(self) -> list[str]:
-        """Return the versions of the model that serve."""
-        model = self._target.model
-        return [one.version for one in self._index() if one.name == model and one.state == READY]
+    def _versions(self) -> dict[str, str]:
+        """Return the states of the model's versions; none if the server lists them for others only."""
+        try:
+            return {one.version: one.state for one in self._index() if one.name == self._target.model}
+        except ReadOnly:
+            return {}
 
     def _index(self) -> Any:
         with self.translated():
@@ -184,20 +190,20 @@ class TritonClient(ControlClient[TritonTarget]):
             return ReadOnly(READ_ONLY)
         version = self._target.version
         if version and any(each.format(version) in words for each in NO_SUCH_VERSION):
-            return self._without_version()
+            return self._without_version(status)
         return super()._translation(status, words)
 
-    def _without_version(self) -> AdapterError | UnknownModel:
+    def _without_version(self, status: str) -> AdapterError | UnknownModel:
         """Return the error that stands for the version of the target, which the server does not serve."""
         address, model, version = self._target.address, self._target.model, self._target.version
-        try:
-            served = self._versions()
-        except AdapterError as error:
-            return error
+        states = self._versions()
+        served = [each for each, state in states.items() if state == READY]
+        # A server that starts knows its versions before it serves any; one may be ready by the second call.
+        starting = status == "UNAVAILABLE" and not served and not self._known
+        if starting or states.get(version) in {LOADING, READY}:
+            return Unreachable(f"{address}: version {version} of '{one_line(model)}' is not ready")
         if not self._known:
-            return (
-                UnknownModel(model, served, version=version) if served else UnknownModel(model, self.models())
-            )
+            return UnknownModel(model, served if states else None, version=version)
         but = f", but version {', '.join(map(one_line, served))}: {POLICY}" if served else ""
         return Unreachable(f"{address} no longer serves version {version} of '{one_line(model)}'{but}")
 

@@ -98,3 +98,56 @@ def test_a_version_that_is_not_served_is_named_with_those_that_are(
 
     with pytest.raises(UnknownModel, match=f"not serve version {version} of 'mlp'; versions loaded: 4"):
         TritonBackend(f"{TARGET}&version={version}")
+
+
+class Starting(Latest):
+    """It serves no version that it is asked for, and its index says what it is told to; None forbids it."""
+
+    loaded_versions = ()
+    states: dict[str, str] | None = None
+
+    def get_model_repository_index(self, **_: Any) -> Any:
+        if self.states is None:
+            words = "This protocol is restricted, expecting header 'triton-grpc-protocol-admin'"
+            raise InferenceServerException(words, "StatusCode.UNAVAILABLE")
+        response = service_pb2.RepositoryIndexResponse()
+        for version, state in self.states.items():
+            response.models.add(name="mlp", version=version, state=state)
+        return response
+
+
+@pytest.mark.parametrize(
+    "states",
+    [{"1": "LOADING"}, {"1": "UNAVAILABLE"}, {"1": "LOADING", "2": "READY"}, {"1": "READY"}, None],
+    ids=["loading", "none", "beside another", "by now", "restricted"],
+)
+def test_a_version_that_may_yet_be_served_is_no_mistake(
+    monkeypatch: pytest.MonkeyPatch, states: dict[str, str] | None
+) -> None:
+    """A server that starts lists its versions before it serves them."""
+    server = Starting(MODEL.format(8))
+    server.states = states
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+
+    with pytest.raises(Unreachable, match=r"version 1 of 'mlp' is not ready$"):
+        TritonBackend(f"{TARGET}&version=1")
+
+
+@pytest.mark.parametrize(
+    ("version", "named"), [("&version=7", "version 7 of 'mlp'$"), ("", "'mlp'$")], ids=["version", "model"]
+)
+def test_what_is_not_served_is_named_also_where_the_index_is_restricted(
+    monkeypatch: pytest.MonkeyPatch, version: str, named: str
+) -> None:
+    """That a server takes no changes would be another matter."""
+    server = Starting(MODEL.format(8))
+    words = f"Request for unknown model: 'mlp' {version and 'version 7 '}is not found"
+
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise InferenceServerException(words, "StatusCode.NOT_FOUND")
+
+    monkeypatch.setattr(server, "get_model_config", unknown)
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+
+    with pytest.raises(UnknownModel, match=f"not serve {named}"):
+        TritonBackend(f"{TARGET}{version}")
