@@ -177,6 +177,7 @@ class EnsembleBackend:
             for note in left_alone(member.original, member.space.names)
         )
         notes = (*described.notes, made_of, *alone, *self._left_out)
+        # Also those whose knobs have one value each: every change sets them to it.
         turns = tuple(name for name, member in self._members.items() if member.space.names)
         return replace(described, notes=notes, without_knobs=alone, turns=turns)
 

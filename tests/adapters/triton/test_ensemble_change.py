@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from tuner.adapters.backend import ApplyReport
 from tuner.adapters.triton import ensemble
 from tuner.adapters.triton.ensemble import EnsembleBackend
 from tuner.errors import AdapterError, InvalidInput, Refused, StorageError, TimedOut, TunerError, Unreachable
-from tuner.knobs import ApplyCost, Configuration
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
 OLD, NEW = configuration(1), configuration(2)
 MODELS = ("p", "q", "r")
@@ -103,6 +104,22 @@ def test_whatever_fails_all_go_back(
 
     assert backend.current() == every(OLD)
     assert models["r"].asked == []
+
+
+def test_a_model_whose_knobs_have_one_value_each_is_set_to_them_with_every_change(
+    models: dict[str, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is turned, too: what somebody else sets of it is undone."""
+    fixed = [replace(knob, grid=(OLD[knob.name],), default=OLD[knob.name]) for knob in SPACE.knobs]
+    monkeypatch.setattr(models["p"], "space", KnobSpace(fixed))
+    monkeypatch.setattr(ensemble, "TritonBackend", lambda target, _: models[target.rpartition("/")[2]])
+    whole: Any = models["both"]
+    backend = EnsembleBackend(whole, load_timeout=0.0)
+    models["p"].running = NEW
+
+    backend.apply(backend.space.nearest(every(NEW)))
+
+    assert {name: models[name].running for name in MODELS} == {"p": OLD, "q": NEW, "r": NEW}
 
 
 @pytest.mark.parametrize("error", [TimedOut("it may still do so"), Unreachable("no answer")])
