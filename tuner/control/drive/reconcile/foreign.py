@@ -1,4 +1,4 @@
-"""Changes of a server by somebody else: counts them, and says when a second daemon may be behind them."""
+"""Changes of a server by somebody else: counts them, and says when another daemon or target may make them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class ForeignChanges:
         self._times = [*(time for time in self._times if time > now - HOUR), now]
         self._untaken += 1
         sentence, times = f"somebody else set {what}; {then}", len(self._times)
-        if times > 1:  # two daemons take each other's changes for such, and neither store knows of the other
+        # Two daemons, or two targets by two names of one server, take each other's changes for such.
+        if times > 1:
             sentence += f"; {times} times within an hour: "
             sentence += "perhaps a second daemon, or another target, tunes this model"
         self._notify(sentence)
