@@ -160,6 +160,8 @@ class Restraint:
         assert driver is not None
         if row["rule"] != "change" or "untried" not in row["reason"]:
             return
+        target = store.row("SELECT judged_from FROM target ORDER BY attached DESC")
+        judged_from = (target and target["judged_from"]) or 0
         sure: dict[tuple[int, str], bool] = {}  # whether each window has surely kept the SLO
         doubted: set[str] = set()  # what another one stands for, or an earlier life saw under some load
         charged, surely_kept = [], False
@@ -172,7 +174,8 @@ class Restraint:
             level, text = window["level"], self.world.text(self.world.nearest(m.configuration))
             good = any(sure[one] and one[1] not in doubted for one in sure if one[0] == level)
             known = level is not None and driver.loop.space.covers(m.configuration)
-            charged.append(known and good and probability < 0.4)
+            if window["number"] >= judged_from:  # those under an earlier objective had not this SLO to keep
+                charged.append(known and good and probability < 0.4)
             if known:
                 sure[level, text] = sure.get((level, text), True) and probability > 0.95
             else:
