@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tuner.dispatch.backends.connection import Connection, Doubtful, Lost, ModelLimits
@@ -35,6 +35,8 @@ class FakeServer:
     """Whether its models are gone, while it lives."""
     broken: bool = False
     """Whether our connection to it has a bug."""
+    breaks: bool = False
+    """Whether it answers probes, and cuts the connection over each batch."""
     batches: list[tuple[str, int]] = field(default_factory=list)
     """Model and items of each batch that it executed."""
     executing: int = 0
@@ -48,7 +50,7 @@ class FakeServer:
     async def infer(self, model: str, like: Request, inputs: tuple[Tensor, ...]) -> Reply:
         if self.broken:
             raise ZeroDivisionError
-        if not self.alive:
+        if not self.alive or self.breaks:
             raise Lost(f"{self.address}: connection refused")
         if self.unloaded or like.version not in {"", self.version}:
             raise Doubtful(Status.NOT_FOUND, f"{self.address}: {model} {like.version} is not found")
@@ -138,11 +140,10 @@ class Bench:
             return self.servers[targets[0].split("/")[2]]
 
         self.connect: Connect = connect
+        self.say: Callable[[str], None] = self.warnings.append
 
     async def __aenter__(self) -> Dispatcher:
-        self.dispatcher = Dispatcher(
-            self.config, self.connect, self.counts, self.warnings.append, self.journal
-        )
+        self.dispatcher = Dispatcher(self.config, self.connect, self.counts, self.say, self.journal)
         await self.dispatcher.start(1.0)
         await asyncio.sleep(0.5)
         return self.dispatcher

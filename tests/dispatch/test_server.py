@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from errno import ENOSPC
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import bench, request
 from tuner.dispatch.backends.server import FAILURES, PROBE_DOWN, PROBE_UP
+from tuner.dispatch.news import MANY, WINDOW
 from tuner.dispatch.pool.pool import TUNE_EVERY
 from tuner.dispatch.request import Refused, Reply
 
@@ -32,6 +35,57 @@ def test_the_operator_hears_why_a_server_goes_and_that_it_comes_back() -> None:
         assert found.warnings == ["backend down: a:1 did not answer 2 probes", "backend up: a:1"] * 2
 
     run(main())
+
+
+def test_a_server_that_comes_and_goes_all_the_time_does_not_fill_the_log() -> None:
+    """One that answers probes and breaks batches: the first changes are said, then one in ten seconds."""
+
+    async def main() -> None:
+        found = bench(servers=1)
+        async with found as dispatcher:
+            server = found.servers["a:1"]
+            server.breaks = True
+            end = asyncio.get_running_loop().time() + 6 * WINDOW
+            while asyncio.get_running_loop().time() < end:
+                await outcome(reply_to(dispatcher, request()))
+                await asyncio.sleep(PROBE_DOWN / 4)
+            losses = sum(not up for _, up in found.counts.switches)
+            assert losses > 100
+            said = list(found.warnings)
+            assert MANY + 4 <= len(said) <= MANY + 6
+            server.breaks = False
+            await asyncio.sleep(WINDOW)
+            assert dispatcher.pools[0].up
+        (last,) = found.warnings[len(said) :]
+        assert last.startswith("backend up: a:1 (")
+        counted = [int(number) for one in found.warnings for number in re.findall(r"\((\d+) changes", one)]
+        assert len(found.warnings) + sum(counted) == len(found.counts.switches) - 1  # the first is not said
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(ENOSPC, "no space"), ValueError("closed")])
+def test_a_printer_that_fails_costs_no_backend(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """Requests go to another server, and the lost one comes back; the log has what was not printed."""
+
+    def say(_: str) -> None:
+        raise error
+
+    async def main() -> None:
+        found = bench({"slo_ms": 400.0})
+        found.say = say
+        async with found as dispatcher:
+            server = found.servers["a:1"]
+            server.alive = False
+            answers = await asyncio.gather(*[reply_to(dispatcher, request()) for _ in range(20)])
+            assert [type(one) for one in answers] == [Reply] * 20
+            server.alive = True
+            await asyncio.sleep(SOON)
+            assert [one.up for one in dispatcher.pools[0].servers] == [True, True]
+        assert found.counts.switches[-2:] == [("a:1", False), ("a:1", True)]
+
+    run(main())
+    assert "backend down: a:1: connection refused (this could not be printed" in caplog.text
 
 
 def failing(times: int, instead: Any) -> Any:

@@ -16,6 +16,7 @@ from tuner.dispatch.backends.connection import Connection
 from tuner.dispatch.backends.server import WatchedServer
 from tuner.dispatch.config import DispatchConfig, SessionConfig
 from tuner.dispatch.journal import Journal
+from tuner.dispatch.news import unfailing
 from tuner.dispatch.pool.beliefs import Beliefs
 from tuner.dispatch.pool.observer import Observer
 from tuner.dispatch.pool.pool import Pool
@@ -82,7 +83,7 @@ class PoolKeeper:
         self._observer = observer
         self._beliefs = beliefs
         self._accelerators = Accelerators()
-        self._say = warn
+        self._say = unfailing(warn)
         self._warned: dict[str, set[str]] = {}  # the sentences, by the address that they are about
         self._journal = journal
         self._watching: dict[Pool, list[asyncio.Task[None]]] = {}

@@ -20,6 +20,7 @@ from tuner.dispatch.front import FrontConfig, Fronts
 from tuner.dispatch.journal import Journal
 from tuner.dispatch.keeper import certificates_of
 from tuner.dispatch.metrics import Metrics
+from tuner.dispatch.news import unfailing
 from tuner.dispatch.tracing import Tracing
 from tuner.errors import InvalidInput, StorageError
 from tuner.files.renewed import Renewed, Stamp, stamps
@@ -59,7 +60,7 @@ class DispatchProcess:
     ) -> None:
         self._config = config
         self._read = read or (lambda: config)
-        self._say = say
+        self._say = unfailing(say)
         self._log = log
         self._journal = Journal() if log is not None else None
         self._ended, self._listens = asyncio.Event(), asyncio.Event()

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 from tuner.dispatch.backends.connection import Connection, Lost, ModelLimits
 from tuner.dispatch.backends.outlier import Came, Outlier
+from tuner.dispatch.news import News
 from tuner.dispatch.request import ModelForm
 
 __all__ = ["WatchedServer"]
@@ -68,7 +69,7 @@ class WatchedServer:
     warn: Callable[[str], None]
     """Receives what the operator should know, each sentence once."""
     say: Callable[[str], None]
-    """Receives what the operator should know each time: that it came, or why it went."""
+    """Receives what the operator should know each time: that it came, or why it went. Does not raise."""
     up: bool = False
     asked: bool = False
     """Whether it was probed."""
@@ -82,6 +83,7 @@ class WatchedServer:
     """What it has refused."""
     _told: bool = True
     """Whether ``changed`` has taken what it was called for last."""
+    _news: News = field(init=False)
     _failures: int = 0
     """Failed probes, one after the other."""
     _doubt: str = ""
@@ -91,6 +93,9 @@ class WatchedServer:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _looked: asyncio.Event = field(default_factory=asyncio.Event)
     """Of the next probe: set when it has ended, or the server was lost before."""
+
+    def __post_init__(self) -> None:
+        self._news = News(self.say)
 
     @property
     def address(self) -> str:
@@ -115,7 +120,7 @@ class WatchedServer:
         if self.up:
             self.up = False
             self._woken.set()
-            self.say(f"backend down: {reason}")
+            self._announce(f"backend down: {reason}")
             self._tell()
 
     @property
@@ -148,6 +153,10 @@ class WatchedServer:
         if self.ejected and (always or now >= outlier.early + outlier.out):
             outlier.until = outlier.early = now
             self._woken.set()
+
+    def _announce(self, sentence: str) -> None:
+        """Say to the operator that it came or went."""
+        self._news.tell(sentence, asyncio.get_running_loop().time())
 
     def _tell(self) -> None:
         """Say that it came or went, or that its limits changed."""
@@ -208,6 +217,7 @@ class WatchedServer:
 
     async def _look(self, doubt: str) -> None:
         """Probe it, and take it in or out by what that shows; with a doubt, one failure is enough."""
+        self._news.catch_up(asyncio.get_running_loop().time())
         if not self._told:
             self._tell()
         if not self.up:
@@ -251,7 +261,7 @@ class WatchedServer:
             return
         self.limits, self.reason, self.up = found, "", True
         if self.asked:  # what the first probe shows is in the summary
-            self.say(f"backend up: {self.address}")
+            self._announce(f"backend up: {self.address}")
         self._tell()
 
     async def _refresh_limits(self) -> None:
