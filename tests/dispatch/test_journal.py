@@ -98,7 +98,26 @@ def test_an_event_that_cannot_have_been(
     ended = run("dispatch", str(path), *option)
 
     assert ended.code == 2
-    assert f"log.npz: segment {len(found.journal.segments)} is damaged: " in ended.err
+    assert f"log.npz: segment {len(found.journal.segments)} cannot be replayed: " in ended.err
+    assert "it is damaged, or its policy decides otherwise" in ended.err
+
+
+@pytest.mark.parametrize("option", [["--replay"], ["--explain", "3"]])
+def test_a_sound_log_that_a_policy_fails_on_is_not_called_damaged(
+    run: Run, tmp_path: Path, option: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in one's own policy is shown with its kind: the words of a KeyError are a name alone."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    twenty_requests().journal.save(path := tmp_path / "log.npz")
+    monkeypatch.setattr("tuner.dispatch.journal.build_policy", fails)
+
+    ended = run("dispatch", str(path), *option)
+
+    assert ended.code == 2
+    assert "segment 1 cannot be replayed: KeyError: 'x'; it is damaged, or its policy" in ended.err
 
 
 def test_a_batch_that_ends_before_it_was_sent(run: Run, tmp_path: Path) -> None:

@@ -119,8 +119,10 @@ def _whole(file: Path, segment: int) -> Iterator[None]:
     try:
         yield
     except IMPOSSIBLE as error:
-        problem = f"segment {segment} is damaged: {one_line(str(error), 300)}"
-        raise InvalidInput(str(file), problem, "give a log as `tuner dispatch --log` wrote it") from error
+        kind = "" if isinstance(error, InvalidInput) else f"{type(error).__name__}: "  # 'x' alone says little
+        problem = f"segment {segment} cannot be replayed: {kind}{one_line(str(error), 300)}"
+        hint = "it is damaged, or its policy decides otherwise here than where it was written"
+        raise InvalidInput(str(file), problem, hint) from error
 
 
 def _explain(file: Path, number: int) -> None:
