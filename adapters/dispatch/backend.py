@@ -43,10 +43,8 @@ UNIT = 1e-9
 CHOICES = {"policy": 5, "drop_rule": len(DROP_RULES), "dispatch_order": len(ORDERS), "target_batch": 2}
 """How many values a knob has that stands for one of several things."""
 UNKNOWN_FORM = "the dispatcher answers in an unknown form; is it of another version?"
-NOTHING_TO_TUNE = (
-    "its policy has no knobs, those of symphony do nothing; give limits of its sessions a grid, such as "
-    "--knob SESSION.max_batch=4,8,16"
-)
+NO_KNOBS = "its policy has no knobs, those of symphony do nothing"
+GIVE_LIMITS = "give limits of its sessions a grid, such as --knob SESSION.max_batch=4,8,16"
 LIMITS = {"max_batch": 1024, "queue": 1_000_000}
 """The largest value of a session's limit."""
 
@@ -87,7 +85,8 @@ class DispatchBackend:
         ]
         notes = [] if token is not None else ["it takes no changes without token_file= in the target"]
         if "policy" not in state["knobs"]:
-            notes.append(NOTHING_TO_TUNE)
+            limited = any("." in name for name in self._space.names)
+            notes.append(NO_KNOBS if limited else f"{NO_KNOBS}; {GIVE_LIMITS}")
         return Description(
             target=self._target.url,
             server=str(state["server"]),
@@ -98,6 +97,7 @@ class DispatchBackend:
             processes=listening_processes(self._target.host, self._target.port),
             counts_by_process=True,
             notes=(*notes, *away),
+            without_knobs=() if "policy" in state["knobs"] else (GIVE_LIMITS,),
         )
 
     def current(self) -> Configuration:
@@ -233,19 +233,25 @@ def _reading(state: Mapping[str, Any]) -> Reading:
 def _space(found: Mapping[str, float], grids: Grids) -> KnobSpace:
     """Return the knobs: those of the scheduler, whose grids contain what runs, and those that have a grid.
 
-    Where the policy is none of those that the knob `policy` chooses, the scheduler's do nothing, and are left
-    out if any other has a grid.
+    Where the policy is none of those that the knob `policy` chooses, the scheduler's do nothing: they stay as
+    they are, and are left out if the limit of a session has a grid.
+
+    Raises:
+        InvalidInput: A grid is for a knob that is unknown, or does nothing, or has a value of no use.
     """
     own: dict[str, Knob] = {}
-    scheduler = (_policy(), *KNOBS) if "policy" in found else () if grids else KNOBS
+    count = "policy" in found
+    scheduler = (_policy(), *KNOBS) if count else () if grids else KNOBS
     for knob in scheduler:
         running = found[knob.name]
-        grid = containing(knob.grid, running, _kind_of(knob.name))
+        grid = containing(knob.grid, running, _kind_of(knob.name)) if count else (running,)
         default = running if running in grid else knob.default
         own[knob.name] = replace(knob, grid=grid, default=default, idle_when=None, idle_value=0.0)
     for name, grid in grids.items():
         if name not in found:
             raise InvalidInput(f"knob {name}", "unknown", f"the knobs are {', '.join(found)}")
+        if not count and "." not in name:
+            raise InvalidInput(f"knob {name}", "does nothing under the dispatcher's policy", GIVE_LIMITS)
         knob = _kind_of(name).knob(name, grid)
         role = own[name].role if name in own else knob.role
         own[name] = replace(knob, role=role)

@@ -15,9 +15,11 @@ from tuner.adapters.dispatch import DispatchBackend
 from tuner.adapters.dispatch.client import DispatchClient
 from tuner.adapters.dispatch.flow import traffic_between
 from tuner.adapters.scaling import ScalingSource
+from tuner.control.drive.requirement import require_knobs
 from tuner.dispatch.request import Refused
 from tuner.errors import InvalidInput, ReadOnly, Unreachable
 from tuner.knobs import Grids
+from tuner.profiler.attachment import attach
 from tuner.testing import BackendContract
 
 
@@ -102,7 +104,7 @@ def test_advice_of_an_unknown_form(target: str, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_policy_without_knobs(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of symphony would be tried in vain: only limits with a grid are, and a note says so."""
+    """Those of symphony would be tried in vain: only limits with a grid are tried, and a note says so."""
     state = DispatchBackend(target)._client.state()
     knobs = {name: value for name, value in state["knobs"].items() if name != "policy"}
     monkeypatch.setattr(DispatchClient, "state", lambda _: {**state, "knobs": knobs})
@@ -110,8 +112,18 @@ def test_a_policy_without_knobs(target: str, monkeypatch: pytest.MonkeyPatch) ->
     backend = DispatchBackend(target, {"m.max_batch": (2.0, 4.0)})
 
     assert backend.space.names == ("m.max_batch",)
-    assert "its policy has no knobs" in backend.describe().notes[0]
-    assert "deferral" in DispatchBackend(target).space.names  # something must be shown
+    assert backend.describe().notes == ("its policy has no knobs, those of symphony do nothing",)
+    usual = DispatchBackend(target)
+    assert "deferral" in usual.space.names  # something must be shown
+    assert usual.current() == usual.space.default
+    with (
+        attach(target) as attachment,
+        pytest.raises(InvalidInput, match="m has no knob with more than one value; give limits of its"),
+    ):
+        require_knobs(attachment)
+    assert "give limits of its sessions a grid, such as --knob " in usual.describe().notes[0]
+    with pytest.raises(InvalidInput, match=r"knob deferral: does nothing under .*; give limits"):
+        DispatchBackend(target, {"m.max_batch": (2.0, 4.0), "deferral": (0.0, 0.5)})
 
 
 def test_knobs_that_a_reload_took_away(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
