@@ -53,7 +53,7 @@ class PoolTrial:
         arrival = POISSON if session.traced else session.arrival
         self.notes: tuple[str, ...] = (TRACED,) if session.traced else ()
         """What in the file the simulations do not follow, and what is odd about them, in sentences."""
-        if policy == POLICY and (note := _penalty_note(session, types, options)):
+        if policy == POLICY and (note := _penalty_note(session, types, options, named=distributes)):
             self.notes += (note,)
         self._seed = scenario.seed
         self._session = session.model_copy(update={"rate": None, "arrival": arrival, "copies": 1})
@@ -81,11 +81,13 @@ class PoolTrial:
         return self(pool, REQUESTS, 0.0)
 
 
-def _penalty_note(session: Session, types: Sequence[InstanceType], options: Mapping[str, Any]) -> str | None:
+def _penalty_note(
+    session: Session, types: Sequence[InstanceType], options: Mapping[str, Any], *, named: bool
+) -> str | None:
     """Say where the penalty of Kairos does not keep the requests of a plan from being late."""
     sizes = session.size_distribution()
     if sizes is None or session.model is None:
         return None
     items = np.array([sizes.largest])
     latency = {kind.name: float(kind.profile[session.model].latency(items)[0]) for kind in types}
-    return penalty_note(latency, session.slo, sizes.largest, options)
+    return penalty_note(session.name, latency, session.slo, sizes.largest, options, named=named)

@@ -322,7 +322,7 @@ class Scenario(Form):
             longest = self.hardware.request_latency(session, sizes)[:, -1]  # (K,) s
             types = dict(zip(self.hardware.kinds, longest.tolist(), strict=True))
             items = 1 if sizes is None else sizes.largest
-            notes.append(penalty_note(types, session.slo, items, self.options))
+            notes.append(penalty_note(session.name, types, session.slo, items, self.options))
         return [note for note in notes if note is not None]
 
     def cluster_spec(self) -> ClusterSpec:
