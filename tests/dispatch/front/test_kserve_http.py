@@ -238,6 +238,18 @@ def test_what_triton_has_beyond_the_protocol_is_not_offered(
     assert (answer.code, "is not offered" in answer.json["error"]) == (501, True)
 
 
+def test_the_statistics_of_all_models_are_not_offered(
+    address: Address, service: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton's client asks for them where a model's name stands; a session may be called so all the same."""
+    answer = Got(address, "GET", "/v2/models/stats")
+    assert (answer.code, "is not offered" in answer.json["error"]) == (501, True)
+
+    monkeypatch.setattr(service, "sessions", (*service.sessions, "stats"))
+
+    assert Got(address, "GET", "/v2/models/stats").code == 200
+
+
 def test_other_refusals(address: Address) -> None:
     """What is not there, not offered, too large, or too late."""
     sequence = {**body(), "parameters": {"sequence_id": 4}}

@@ -43,6 +43,8 @@ NOTHING = "there is nothing here: the dispatcher has KServe's health, metadata a
 TRITONS = frozenset({"repository", "systemsharedmemory", "cudasharedmemory", "trace", "logging"})
 TRITONS_OF_MODELS = frozenset({"config", "stats", "trace", "generate", "generate_stream"})
 """What Triton has beyond KServe's protocol, by the word behind `v2`, and by that behind a model."""
+OF_ALL_MODELS = "stats"
+"""What stands in the place of a model's name where Triton's statistics of all models are asked."""
 LONGEST_UPLOAD = 10.0
 """From the head of a request to the end of its body, s."""
 LENGTH = "inference-header-content-length"
@@ -131,8 +133,21 @@ class Application:
         if path not in FREE and not self._access.allows(headers.get("authorization")):
             return _refusal(401, TOKEN_NEEDED, ((b"www-authenticate", b"Bearer"),))
         if session:
-            self._intake.check_session(session)
+            self._check_session(session, path)
         return await self._answers[path](Question(session, version, headers, receive))
+
+    def _check_session(self, session: str, path: str) -> None:
+        """Check that there is a session, or say that it is a word of Triton's.
+
+        Raises:
+            Refused: There is none of this name.
+        """
+        try:
+            self._intake.check_session(session)
+        except Refused:
+            if path == MODEL and session == OF_ALL_MODELS:
+                raise Refused(Status.UNSUPPORTED, UNSUPPORTED.format(method=session)) from None
+            raise
 
     async def _live(self, _question: Question) -> Answer:
         return _json({"live": True})
