@@ -346,7 +346,7 @@ def test_a_model_that_is_deployed_anew_and_cannot_be_served() -> None:
                 server.limits_of["m"] = ModelLimits(max_batch=16, problem=problem)
                 await asyncio.sleep(ASK_LIMITS + PROBE_UP)
                 assert dispatcher.pools[0].servers[0].up is not bool(problem)
-        assert found.warnings == ["m is stateful", "backend down: m is stateful", "backend up: a:1"]
+        assert found.warnings == ["backend down: m is stateful", "backend up: a:1"]
 
     run(main())
 

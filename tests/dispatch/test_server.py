@@ -145,6 +145,7 @@ def test_a_probe_that_fails_in_the_dispatcher_takes_a_server_out(caplog: pytest.
         async with found as dispatcher:
             found.servers["a:1"].ready = failing(10_000, None)  # type: ignore[method-assign]
             await asyncio.sleep(SOON)
+            assert found.warnings == ["backend down: the dispatcher failed over a:1; its log says why"]
             refused = await outcome(reply_to(dispatcher, request()))
             assert isinstance(refused, Refused)
             assert "failed over a:1" in refused.reason

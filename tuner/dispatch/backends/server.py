@@ -203,8 +203,10 @@ class WatchedServer:
                 await self._look(doubt)
             except Exception:
                 _log.exception("probing %s failed in the dispatcher; it goes on", self.address)
-                self.up, self._told = False, False
                 self.reason = f"the dispatcher failed over {self.address}; its log says why"
+                if self.up:
+                    self._announce(f"backend down: {self.reason}")
+                self.up, self._told = False, False
             finally:
                 looked.set()
             self.asked = True
@@ -257,6 +259,8 @@ class WatchedServer:
             self.reason = str(error)
             return
         if problem := self._check(found):
+            if problem != self.reason:  # else the operator has just heard it, as why the server went
+                self.warn(problem)
             self.reason = problem
             return
         self.limits, self.reason, self.up = found, "", True
@@ -290,12 +294,11 @@ class WatchedServer:
         return {name: await self.connection.limits(model, ANSWER_IN) for name, model in self.models.items()}
 
     def _check(self, found: Mapping[str, ModelLimits]) -> str:
-        """Return why one of its models cannot be served; empty if all can. Warn of that, and of batching."""
+        """Return why one of its models cannot be served; empty if all can. Warn of other batching."""
         for name, limits in found.items():
             if limits.batches_itself is not None and limits.batches_itself != self.batches_itself:
                 self.warn(_other_batching(self.models[name], self.address, self.batches_itself))
             if limits.problem:
-                self.warn(limits.problem)
                 return limits.problem
         return ""
 
