@@ -278,3 +278,23 @@ def test_what_cannot_meet_its_own_deadline_is_refused() -> None:
     commands = scheduler.arrive(0, 0.0, early=95 * MS) + scheduler.arrive(0, 0.0, early=90 * MS)
 
     assert [type(command) for command in commands] == [Drop, Dispatch]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "slo", "largest"),
+    [
+        (1 * MS, 25 * MS, 20),
+        (1 * MS, 4 * MS, 1),
+        (0.0, 25 * MS, 1024),
+        (1e-323, 25 * MS, 1024),
+        (1e-323, MS, 1),
+    ],
+)
+def test_a_profile_has_the_batches_that_can_end_within_the_slo(
+    alpha: float, slo: float, largest: int
+) -> None:
+    """One at least, and 1,024 at most, also where a request takes next to nothing."""
+    latency = linear_latency(alpha, 5 * MS, slo)
+
+    assert latency.size == largest + 1
+    assert latency[[0, 1, -1]] == pytest.approx([0.0, 5 * MS + alpha, 5 * MS + alpha * largest])

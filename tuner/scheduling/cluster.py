@@ -115,8 +115,8 @@ def linear_latency(alpha: float, beta: float, slo: float) -> np.ndarray:
         beta: s per batch.
         slo: s; larger batches are of no use.
     """
-    largest = LARGEST if alpha == 0 else min(LARGEST, int((slo - beta) / alpha + 1e-9))
-    latency = alpha * np.arange(max(largest, 1) + 1) + beta
+    useful = LARGEST if alpha == 0 else (slo - beta) / alpha + 1e-9
+    latency = alpha * np.arange(int(max(min(useful, LARGEST), 1)) + 1) + beta
     latency[0] = 0.0
     return np.asarray(latency)
 
