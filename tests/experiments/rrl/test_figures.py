@@ -223,9 +223,9 @@ def test_the_oracle_is_drawn_over_all_seeds(tmp_path: Path, monkeypatch: pytest.
     """As the agents beside it are: the loads of the seeds differ, and so do the least costs under them."""
     drawn: dict[str, Figure] = {}
 
-    def noted(figure: Figure, folder: Path, name: str) -> Path:
+    def noted(figure: Figure, folder: Path, name: str, *, form: str) -> Path:
         drawn[name] = figure
-        return folder / name
+        return folder / f"{name}.{form}"
 
     monkeypatch.setattr(style, "save", noted)
     comparison_figures([t._replace(best=np.full(40, 1.0 + t.spec.seed)) for t in runs()], tmp_path)
