@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import socket
 from collections.abc import Callable, Iterator
 from random import Random
@@ -26,13 +25,7 @@ from tuner.dispatch.front.messages.kserve_json import read_body, reply_body
 from tuner.dispatch.front.messages.predict import read_predict, write_predict
 from tuner.dispatch.request import Refused, Reply, Request
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quiet() -> Iterator[None]:
-    """What is logged of damage would cost more time than what is tested."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def check(request: Request) -> None:

@@ -6,10 +6,8 @@ import contextlib
 import hashlib
 import io
 import json
-import logging
 import sqlite3
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -36,22 +34,7 @@ from tuner.control.store.unfinished import unfinished_change, unjudged_change
 from tuner.errors import InvalidInput, StorageError, TunerError
 from tuner.files.yaml_file import load_yaml
 
-MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quiet() -> Iterator[None]:
-    """What is logged of damage would cost more time than what is tested."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A folder in memory, where there is one: each round writes files."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
-        yield Path(name)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 FILE = "targets: [{name: a, url: 'sim://mlp', slo: p95=30ms, MORE}]\n"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
-import tempfile
-from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,7 +16,7 @@ from onnx import ModelProto
 
 from tests.dispatch.test_journal import twenty_requests
 from tests.fuzz.mutation import damaged_bytes, damaged_text, rounds
-from tests.fuzz.test_files import MEMORY, Sound, another_array
+from tests.fuzz.test_files import Sound, another_array
 from tests.fuzz.test_grpc import damaged
 from tests.planning.prefix.networks import onnx_variant
 from tests.report.test_report import recorded
@@ -36,22 +33,8 @@ from tuner.planning.rounds.simulation import replay_rounds
 from tuner.report.folder import redraw_report
 
 few_rounds, very_few_rounds = partial(rounds, count=2_000), partial(rounds, count=100)
+pytestmark = pytest.mark.usefixtures("quiet")
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quiet() -> Iterator[None]:
-    """What is logged of damage would cost more time than what is tested."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A folder in memory, where there is one: each round writes files."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
-        yield Path(name)
 
 
 DISPATCH = """listen: {grpc: "127.0.0.1:9100", http: "127.0.0.1:9101", control: "127.0.0.1:9102"}
