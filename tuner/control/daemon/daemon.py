@@ -248,11 +248,10 @@ class Daemon:
             windows=self._windows,
             say=self._say,
             watch=self._frontend.report if self._frontend is not None else None,
-            delay=delay,
             turned=self._turned,
         )
         # A daemon thread: a server that hangs must not keep the interpreter from exiting.
-        thread = threading.Thread(target=worker.run, name=f"target-{target.name}", daemon=True)
+        thread = threading.Thread(target=worker.run, args=(delay,), name=f"target-{target.name}", daemon=True)
         self._workers[target.name] = (worker, thread)
         try:
             thread.start()

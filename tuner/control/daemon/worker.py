@@ -81,7 +81,6 @@ class Worker:
         windows: Number of windows after which it ends, or at the first mistake in its settings; 0 goes on.
         say: Receives what is to be logged.
         watch: Receives the name of the target and a report of each turn.
-        delay: Pause before the start, s, so that the windows of many targets do not end at the same moment.
         turned: The models that the daemon's targets turn; those of this one alone if None.
     """
 
@@ -95,7 +94,6 @@ class Worker:
         windows: int = 0,
         say: Say = log_sentence,
         watch: Callable[[str, WorkerReport], None] | None = None,
-        delay: float = 0.0,
         turned: TurnedModels | None = None,
     ) -> None:
         self.config = config
@@ -119,7 +117,6 @@ class Worker:
         self._log = say
         self._turn_log = TurnLog(config.name, self._say)
         self._watch = watch
-        self._delay = delay
         self._turned = turned or TurnedModels()
         self._stop = threading.Event()
         self._deadline = math.inf  # when it has to have ended, on the monotonic clock
@@ -154,16 +151,20 @@ class Worker:
         self._deadline = time.monotonic() + within
         self._stop.set()
 
-    def run(self) -> None:
-        """Keep the target until stopped. Never raises."""
+    def run(self, delay: float = 0.0) -> None:
+        """Keep the target until stopped. Never raises.
+
+        Args:
+            delay: Pause before the start, s: the windows of many targets shall not end at the same moment.
+        """
         with about(self.config.name):
             try:
+                self._stop.wait(delay)
                 self._keep()
             finally:
                 self._turned.release(self.config)
 
     def _keep(self) -> None:
-        self._stop.wait(self._delay)
         pause, logged = FIRST_PAUSE, ""
         longest = min(LONGEST_PAUSE, max(self.config.window, FIRST_PAUSE))
         while not self._done:
