@@ -18,6 +18,7 @@ from tests.command_line import Say
 from tests.laboratory.agent_runs import SMALL as SMALL_RUN
 from tuner.cli import main
 from tuner.cli.comparison import compare_runs
+from tuner.cli.output import RunFiles
 from tuner.cli.recommend import with_what_runs
 from tuner.envs.simulator.backend import triton_space
 from tuner.envs.simulator.server import ServerModel
@@ -85,7 +86,7 @@ def test_windows_are_stored_whatever_became_of_the_files_that_were_read(
     Path("trace.csv").write_text("0\n1\n3\n")
     base = RunSpec(**SMALL_RUN | {"workload": "trace:trace.csv", "windows": 2}, agent="random", exact=False)
 
-    compare_runs(loses_its_trace, [base], base, seeds=1, out=None, windows=Path("windows.csv"))
+    compare_runs(loses_its_trace, [base], base, seeds=1, files=RunFiles(table=Path("windows.csv")))
 
     assert Path("windows.csv").read_text().count("\n") == 1 + 2
 

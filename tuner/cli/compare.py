@@ -9,7 +9,7 @@ import typer
 
 from tuner.cli.agent_options import AGENT_HELP, AgentOptions, check_agent, parse_agents, run_spec
 from tuner.cli.options import MOST_WINDOWS, Seed
-from tuner.cli.output import JsonFile, PlotForm, PlotFormat, WindowsFile
+from tuner.cli.output import NO_FILES, PlotForm, PlotFormat, RunFiles
 from tuner.cli.signature import fields_as_options
 
 __all__ = ["EXAMPLES", "compare"]
@@ -32,8 +32,7 @@ def compare(
     ] = 300,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="Runs of each agent.")] = 3,
     seed: Seed = 0,
-    out: JsonFile = None,
-    table: WindowsFile = None,
+    files: RunFiles = NO_FILES,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw the figures into this folder.")
     ] = None,
@@ -51,7 +50,7 @@ def compare(
         check_agent(one, "--agents")
     if plot is not None:
         make_folder(plot, "--plot")
-    runs = compare_runs(run_agent, run_specs(chosen, seeds), base, seeds=seeds, out=out, windows=table)
+    runs = compare_runs(run_agent, run_specs(chosen, seeds), base, seeds=seeds, files=files)
     if plot is not None:
         from tuner.laboratory.figures import comparison_figures
 

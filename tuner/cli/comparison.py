@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tuner.cli.agent_options import skipped_text
-from tuner.cli.output import check_file
+from tuner.cli.output import RunFiles, check_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,8 +31,7 @@ def compare_runs(
     base: RunSpec,
     *,
     seeds: int,
-    out: Path | None,
-    windows: Path | None,
+    files: RunFiles,
 ) -> list[AgentRun]:
     """Run agents, print their rows and store them.
 
@@ -42,8 +40,7 @@ def compare_runs(
         tasks: Its arguments.
         base: What all runs share.
         seeds: Runs of each agent.
-        out: Where the rows go.
-        windows: Where every window goes.
+        files: Where the rows and every window go.
 
     Raises:
         StorageError: The files cannot be written.
@@ -54,8 +51,8 @@ def compare_runs(
     from tuner.laboratory.parallel import run_all
     from tuner.laboratory.window_table import write_windows
 
-    check_file(out, "--json")
-    check_file(windows, "--csv")
+    check_file(files.out, "--json")
+    check_file(files.table, "--csv")
     space = knob_space(base)  # now: the files that the environment is made from may change during the runs
     begin = time.monotonic()
     runs = run_all(function, tasks, "runs", bars=progress_bars(make_console()))
@@ -72,12 +69,12 @@ def compare_runs(
         runs=run_rows(runs),
     )
     _show(comparison)
-    if out is not None:
-        comparison.save(out)
-        print(out)
-    if windows is not None:
-        write_windows(runs, space, windows)
-        print(windows)
+    if files.out is not None:
+        comparison.save(files.out)
+        print(files.out)
+    if files.table is not None:
+        write_windows(runs, space, files.table)
+        print(files.table)
     return runs
 
 

@@ -9,7 +9,7 @@ import typer
 
 from tuner.cli.agent_options import AgentOptions, run_spec
 from tuner.cli.options import MOST_WINDOWS, Seed
-from tuner.cli.output import JsonFile, WindowsFile
+from tuner.cli.output import NO_FILES, RunFiles
 from tuner.cli.signature import fields_as_options
 
 __all__ = ["EXAMPLES", "evaluate"]
@@ -27,8 +27,7 @@ def evaluate(
     ] = 60,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help="How often.")] = 3,
     seed: Seed = 0,
-    out: JsonFile = None,
-    table: WindowsFile = None,
+    files: RunFiles = NO_FILES,
 ) -> None:
     """Run a stored policy greedily: it neither explores nor learns."""
     from dataclasses import replace
@@ -45,4 +44,4 @@ def evaluate(
     tasks = [
         PolicyEvaluation(spec.seeded(seed + number), one, policy) for number in range(seeds) for one in who
     ]
-    compare_runs(evaluate_one, tasks, spec, seeds=seeds, out=out, windows=table)
+    compare_runs(evaluate_one, tasks, spec, seeds=seeds, files=files)

@@ -1,9 +1,10 @@
-"""The files that commands write beside what they print: the option `--json`, and what is done with it."""
+"""The files that commands write beside what they print: their options, and what is done with them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,16 @@ import typer
 from tuner.errors import InvalidInput
 from tuner.files.storage import make_folder_of, write_atomically
 
-__all__ = ["JsonFile", "PlotForm", "PlotFormat", "WindowsFile", "check_file", "check_plot", "store_json"]
+__all__ = [
+    "NO_FILES",
+    "JsonFile",
+    "PlotForm",
+    "PlotFormat",
+    "RunFiles",
+    "check_file",
+    "check_plot",
+    "store_json",
+]
 
 PICTURES = (".png", ".svg", ".pdf")
 """Endings of the files that `--plot` writes."""
@@ -30,10 +40,21 @@ class PlotForm(StrEnum):
 PlotFormat = Annotated[
     PlotForm, typer.Option("--plot-format", help="Of the figures; svg and pdf can be scaled, for papers.")
 ]
-WindowsFile = Annotated[
-    Path | None, typer.Option("--csv", metavar="OUT.csv", help="Store every window of every run, a row each.")
-]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also store the result here.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFiles:
+    """Where the runs of agents go."""
+
+    out: JsonFile = None
+    table: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="OUT.csv", help="Store every window of every run, a row each."),
+    ] = None
+
+
+NO_FILES = RunFiles()
 
 
 def check_file(path: Path | None, option: str) -> None:

@@ -19,20 +19,13 @@ from tuner.measurement import known
 __all__ = ["AgentRow", "Comparison", "RunRow", "compared", "run_rows", "run_specs"]
 
 
-class AgentRow(Part):
-    """The figures of one agent: medians over seeds; None where nothing was measured or reached."""
+class _Row(Part):
+    """What the rows of agents and of runs have in common; None where nothing was measured or reached."""
 
     id: str
     """The agent."""
     windows_to_converge: float | None
-    """Windows until it stayed near the oracle; a seed in which it never did counts as the greatest."""
-    low: float | None
-    """The fewest windows over seeds."""
-    high: float | None
-    """The most; None if a seed never converged."""
-    converged: int | None
-    """Seeds that converged; None where exact costs are not known."""
-    seeds: int
+    """Windows until it stayed near the oracle; None if it never did, or exact costs are not known."""
     windows_off: float | None
     """Windows whose running mean was not near the oracle's."""
     mean_cost: float | None
@@ -49,29 +42,28 @@ class AgentRow(Part):
     p99: float | None
     """s."""
     skipped: int
-    """Windows of all seeds that were not learned from: not finite, nothing measured, or disturbed."""
+    """Windows that were not learned from: not finite, nothing measured, or disturbed."""
 
 
-class RunRow(Part):
-    """The figures of one run, as those of its agent; None where nothing was measured or reached."""
+class AgentRow(_Row):
+    """The figures of one agent: medians over seeds, but for what was skipped, which is of all of them.
 
-    id: str
-    """The agent."""
+    In the median of the windows to converge a seed in which it never did counts as the greatest.
+    """
+
+    low: float | None
+    """The fewest windows to converge over seeds."""
+    high: float | None
+    """The most; None if a seed never converged."""
+    converged: int | None
+    """Seeds that converged; None where exact costs are not known."""
+    seeds: int
+
+
+class RunRow(_Row):
+    """The figures of one run."""
+
     seed: int
-    windows_to_converge: float | None
-    """None if it never stayed near the oracle, or exact costs are not known."""
-    windows_off: float | None
-    mean_cost: float | None
-    regret: float | None
-    slo_violations: float | None
-    resource: float | None
-    mean_latency: float | None
-    """s."""
-    p95: float | None
-    """s."""
-    p99: float | None
-    """s."""
-    skipped: int
 
 
 class Comparison(Stored):
