@@ -152,8 +152,8 @@ def test_targets_begin_one_after_the_other(bed: Bed, monkeypatch: pytest.MonkeyP
     delays: list[float] = []
 
     class Idle(Worker):
-        def run(self) -> None:
-            delays.append(self._delay)
+        def run(self, delay: float = 0.0) -> None:
+            delays.append(delay)
             self._stop.wait(LONGEST)
 
     monkeypatch.setattr(daemon_module, "Worker", Idle)
