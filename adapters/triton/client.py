@@ -43,6 +43,10 @@ LARGEST_CONFIG = 1_000_000
 PROBE = "servetune-no-such-model"
 
 
+class NoIndex(AdapterError):
+    """The server does not list its models, or for others only."""
+
+
 class TritonClient(ControlClient[TritonTarget]):
     """The control side of one model on one Triton server; loading a model has a timeout of its own."""
 
@@ -73,10 +77,10 @@ class TritonClient(ControlClient[TritonTarget]):
         return one_line(metadata.name, LONGEST_NAME), one_line(metadata.version, LONGEST_NAME)
 
     def models(self) -> list[str] | None:
-        """Return the names of the models that are loaded; None if the server lists them for others only."""
+        """Return the names of the models that are loaded; None if the server does not list them for us."""
         try:
             return sorted(name for name, state in self._states().items() if state == READY)
-        except ReadOnly:
+        except NoIndex:
             return None
 
     def neighbours(self) -> dict[str, str]:
@@ -90,15 +94,23 @@ class TritonClient(ControlClient[TritonTarget]):
         return states
 
     def _versions(self) -> dict[str, str]:
-        """Return the states of the model's versions; none if the server lists them for others only."""
+        """Return the states of the model's versions; none if the server does not list them for us."""
         try:
             return {one.version: one.state for one in self._index() if one.name == self._target.model}
-        except ReadOnly:
+        except NoIndex:
             return {}
 
     def _index(self) -> Any:
         with self.translated():
-            return self._connection.get_model_repository_index(client_timeout=self._timeout).models
+            try:
+                return self._connection.get_model_repository_index(client_timeout=self._timeout).models
+            except InferenceServerException as error:
+                status, words = _status_and_words(error)
+                # Its status is about the index, not about the model, whose error may be what asks for it.
+                if RESTRICTED in words or status in self.unknown_model:
+                    problem = f"{self._target.address} does not list its models: {words} ({status})"
+                    raise NoIndex(problem) from error
+                raise
 
     def _states(self) -> dict[str, str]:
         states: dict[str, str] = {}

@@ -151,3 +151,28 @@ def test_what_is_not_served_is_named_also_where_the_index_is_restricted(
 
     with pytest.raises(UnknownModel, match=f"not serve {named}"):
         TritonBackend(f"{TARGET}{version}")
+
+
+@pytest.mark.parametrize("status", ["NOT_FOUND", "INVALID_ARGUMENT"])
+@pytest.mark.parametrize(
+    ("version", "named"), [("&version=7", "version 7 of 'mlp'$"), ("", "'mlp'$")], ids=["version", "model"]
+)
+def test_what_is_not_served_is_named_also_where_there_is_no_index(
+    monkeypatch: pytest.MonkeyPatch, version: str, named: str, status: str
+) -> None:
+    """That the index is not found says nothing of the model: it is not asked for again and again."""
+    server = Latest(MODEL.format(8))
+    words = f"Request for unknown model: 'mlp' {version and 'version 7 '}is not found"
+
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise InferenceServerException(words, "StatusCode.NOT_FOUND")
+
+    def no_index(**_: Any) -> Any:
+        raise InferenceServerException("no such method", f"StatusCode.{status}")
+
+    monkeypatch.setattr(server, "get_model_config", unknown)
+    monkeypatch.setattr(server, "get_model_repository_index", no_index)
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+
+    with pytest.raises(UnknownModel, match=f"not serve {named}"):
+        TritonBackend(f"{TARGET}{version}")
