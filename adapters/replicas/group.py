@@ -101,7 +101,7 @@ class ReplicaGroup:
         return replace(
             first,
             target=self._members.target,
-            version=f"{first.version}, {len(each)} replicas",
+            version=f"{first.version}, {f'{len(each)} of ' if away else ''}{len(self._members)} replicas",
             writable=all(found.writable for found in each.values()),
             quantiles=all(found.quantiles for found in each.values()),
             lacks=tuple(lacks),

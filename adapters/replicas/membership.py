@@ -46,6 +46,24 @@ class Member:
     """Why it did not answer when it was last asked; None if it did."""
     ask_again: float = -math.inf
     """It let us wait for nothing: until then only the others are asked, s on the monotonic clock."""
+    missed: bool = False
+    """Whether it was said last that it is left out."""
+    quiet_until: float = -math.inf
+    """That it is left out is not said again before, s on the monotonic clock."""
+
+    def news(self) -> str:
+        """Return what to say of it after its name: that it is left out, or counts again; empty if nothing.
+
+        One that comes and goes all the time does not fill the log.
+        """
+        now = time.monotonic()
+        if self.missed and self.away is None:
+            self.missed = False
+            return "answers, and counts again"
+        if self.missed or self.away is None or now < self.quiet_until:
+            return ""
+        self.missed, self.quiet_until = True, now + REFRESH
+        return f"is left out until it answers: {self.away}"
 
 
 class Membership:
@@ -147,7 +165,10 @@ class Membership:
         if not found:
             raise InvalidInput("TARGET", f"{self.target} names no replica")
         for gone in set(self._members) - set(found):
-            self._remove(self._members.pop(gone))
+            member = self._members.pop(gone)
+            self._remove(member)
+            if member.missed:
+                log.warning("%s is no replica any more", gone)
         for target in found:
             self._members.setdefault(target, Member())
         errors = self._open(first=first)
@@ -275,6 +296,9 @@ class Membership:
     def counters(self) -> Counters:
         """Read and add up the totals. There are no quantiles if one of those that answer exports none.
 
+        Who reads them goes on to do so: which replicas are left out is said here, and not to those who open a
+        group only to see what it can do.
+
         Raises:
             AdapterError: None answers.
         """
@@ -283,6 +307,8 @@ class Membership:
             answered, others = [], [self._totals_of_gone]
             timed = all(member.quantiles for target, member in self._members.items() if target in answers)
             for target, member in self._members.items():
+                if news := member.news():
+                    log.warning("%s %s", target, news)
                 if target in answers:
                     member.counters = answers[target]
                     answered.append(member.counters)

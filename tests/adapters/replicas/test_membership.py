@@ -51,6 +51,35 @@ def test_replicas_are_asked_for_whoever_asks(servers: dict[str, Server]) -> None
     assert [*seen, *answers.values()] == ["resnet"] * 6
 
 
+def test_which_replica_is_left_out_is_said_once(
+    now: list[float], servers: dict[str, Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also of one that was away from the beginning; of one that comes and goes all the time seldom."""
+    servers["bb"].up = False
+    members = Membership("fake://all", lambda: list(servers), opener(servers), refresh=0.0)
+
+    def said() -> list[str]:
+        caplog.clear()
+        members.counters()
+        return caplog.messages
+
+    with closing(members):
+        assert caplog.messages == []  # whoever opens it may only ask what it can do
+        assert said() == ["bb is left out until it answers: bb is away"]
+        assert said() == []
+        servers["bb"].up = True
+        assert said() == ["bb answers, and counts again"]
+        assert said() == []
+        for up in (False, True, False, True):
+            servers["bb"].up = up
+            assert said() == []
+        now[0] += REFRESH
+        servers["bb"].up = False
+        assert said() == ["bb is left out until it answers: bb is away"]
+        del servers["bb"]
+        assert said() == ["bb is no replica any more"]
+
+
 @pytest.mark.parametrize("gone", [False, True])
 def test_what_is_so_now_is_known_of_those_that_answer(
     group: ReplicaGroup, servers: dict[str, Server], gone: bool
@@ -225,6 +254,7 @@ def test_one_that_never_joined_and_is_gone_is_forgotten(servers: dict[str, Serve
         ReplicaGroup(Membership("fake://all", lambda: list(servers), opener(servers), refresh=0.0))
     ) as group:
         assert "ccc is away (1 of 3 replicas)" in group.describe().notes
+        assert group.describe().version.endswith(", 2 of 3 replicas")
         servers.pop("ccc")
 
         assert group.describe().notes == ("a note",)
