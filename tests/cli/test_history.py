@@ -14,6 +14,7 @@ from tuner.adapters import ApplyReport
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.drive.state import RunState
+from tuner.control.store.history import StoredDecision
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.known import current_target
 from tuner.control.store.store import Store
@@ -220,3 +221,11 @@ def test_mistakes_are_told(run: Run, arguments: list[str], names: str) -> None:
 
     assert (code, out) == (2, "")
     assert names in err
+
+
+def test_a_change_that_gives_replicas_what_the_others_run_is_no_change_of_knobs() -> None:
+    """Something was done all the same, at the replicas that ran something else."""
+    knobs = {"max_batch_size": 4.0}
+    decision = StoredDecision.model_construct(configuration=knobs, previous=knobs, units={})
+
+    assert decision.change() == "the same configuration again"

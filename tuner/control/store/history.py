@@ -82,7 +82,7 @@ class StoredDecision(BaseModel):
             for name, value in self.configuration.items()
             if before.get(name) != value
         ]
-        return ", ".join(parts) or "nothing to change"
+        return ", ".join(parts) or "the same configuration again"
 
     def moment(self) -> str:
         """Return when it was, in the time zone of this machine."""
