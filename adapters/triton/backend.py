@@ -20,8 +20,10 @@ from tuner.adapters.triton.client import READ_ONLY, TritonClient
 from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     ModelConfig,
+    differ_in_instances_only,
     in_place_unless_marked,
     is_ensemble,
+    is_stateful,
     model_limit,
     normal_form,
     read_configuration,
@@ -84,6 +86,10 @@ DEPLOYED_ANEW = (
 OTHER_LIMIT = "the model was deployed anew with a max_batch_size of %d, which was %d"
 WITHOUT_KNOBS = "the model was deployed anew without a knob that it had"
 CAME = "model '%s': the change of its knobs has put version %s into service, which was copied but not loaded"
+SEQUENCES_ENDED = (
+    "model '%s' was reloaded by the change of its instances, which ended the sequences that were open: "
+    "something was written into its version folder since it was loaded (as a Python model's __pycache__)"
+)
 LOST = "with this configuration of '%s' Triton no longer serves %s"
 KNOBS_ONLY = "model '%s' was deployed anew: its knobs are put back, and the rest of it stays as it is now"
 
@@ -286,6 +292,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         if came := self._sample() - served:
             log.warning(CAME, self._target.model, ", ".join(sorted(came)))
         reloaded = self._statistics.restarts > restarts
+        if reloaded and is_stateful(after) and differ_in_instances_only(before, after):
+            log.warning(SEQUENCES_ENDED, self._target.model)
         return Change(
             configuration=configuration,
             cost=ApplyCost.RELOAD if reloaded else ApplyCost.IN_PLACE,

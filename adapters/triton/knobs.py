@@ -36,7 +36,7 @@ MOST_DEFAULT_INSTANCES = 4
 LARGEST_PARAMETER = 2**31
 STATEFUL = (
     "the model has sequences of requests (sequence_batching), and a reload would end those that are open, so "
-    "it has no knob by default; how many instances there are (instances=1,2) is changed without a reload"
+    "it has no knob by default; how many instances there are (instances=1,2) can change without a reload"
 )
 
 

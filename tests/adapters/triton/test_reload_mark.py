@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 import tritonclient.grpc as tritongrpc
+from tritonclient.grpc import service_pb2
 
 from tests.adapters.triton.test_deployed_anew import MODEL, Loading
 from tests.adapters.triton.test_limits import TARGET
@@ -54,3 +56,34 @@ def test_open_sequences_outlive_a_change(
             [True, False] if is_marked else [False, False]
         )
         assert server.loaded[-1] == backend.original
+
+
+class Counting(Loading):
+    """A server that loads the model anew, and counts anew, where files were written since it was loaded."""
+
+    count, written = 9, False
+
+    def get_inference_statistics(self, *_: Any, **__: Any) -> Any:
+        response = service_pb2.ModelStatisticsResponse()
+        response.model_stats.add(name="mlp", version="1").inference_stats.success.count = self.count
+        return response
+
+    def load_model(self, model: str, config: str, **_: Any) -> None:
+        super().load_model(model, config)
+        self.count, self.written = (0 if self.written else self.count), False
+
+
+def test_that_a_change_has_ended_open_sequences_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Triton loads a model anew in whose version folder something was written, whatever the change is."""
+    server = Counting(MODEL.format(8).replace("dynamic_batching", "sequence_batching"))
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+    with closing(TritonBackend(TARGET, {"instances": (1.0, 2.0)})) as backend:
+        backend.apply(backend.current().replace(instances=2))
+        assert caplog.messages == []
+        server.written = True
+
+        backend.apply(backend.current().replace(instances=1))
+
+    assert ["ended the sequences that were open" in message for message in caplog.messages] == [True]
