@@ -146,7 +146,7 @@ def test_what_cannot_be_written_down_is_not_done(bed: Bed, monkeypatch: pytest.M
 
     monkeypatch.setattr(Store, "decided", refuse)
     with Running(bed) as keeper:
-        eventually(lambda: sum("this window is lost" in sentence for sentence in bed.said) >= 3)
+        eventually(lambda: sum("this window is lost" in sentence for sentence in bed.errors) >= 3)
         assert bed.running() == configuration()
         full.clear()
         eventually(lambda: keeper.workers["a"].turns > 3)

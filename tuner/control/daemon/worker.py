@@ -317,7 +317,8 @@ class Worker:
                 try:
                     record = self._turn(driver, maintenance)
                 except StorageError as error:  # the driver does nothing that it could not write down
-                    self._say(f"this window is lost: {error}", note=False)
+                    lost = f"this window is lost, and nothing is changed until it can be stored: {error}"
+                    self._say(lost, note=False, level=logging.ERROR)
                     self._clock.sleep(FIRST_PAUSE)
                     continue
                 self.record = record
