@@ -254,6 +254,29 @@ def test_a_policy_that_is_compiled_first_is_named(
     assert said[-1] == "ended"
 
 
+def test_one_that_is_ended_while_it_begins_never_listens(
+    servers: dict[str, FakeServer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A policy that is being compiled cannot be cut off: what the signal does is said at once."""
+    compiled = threading.Event()
+    monkeypatch.setattr("tuner.dispatch.process.compile_policy", lambda *_: compiled.wait(60))
+    said: list[str] = []
+
+    async def main() -> None:
+        process = DispatchProcess(config(on("m", "a")), said.append, tmp_path / "events.npz")
+        serving = asyncio.create_task(process.serve())
+        await asyncio.sleep(0)
+        process.stop()
+        process.stop()
+        assert said == ["ending as soon as the dispatcher is prepared; a second signal ends it at once"]
+        compiled.set()
+        await serving
+
+    asyncio.run(main())
+
+    assert said[1:] == ["ended"]
+
+
 @pytest.mark.parametrize("early", [False, True])
 def test_a_reload_while_the_dispatcher_begins(
     servers: dict[str, FakeServer], monkeypatch: pytest.MonkeyPatch, early: bool

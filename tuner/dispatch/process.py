@@ -87,10 +87,12 @@ class DispatchProcess:
 
     def stop(self) -> None:
         """Begin to end."""
+        if not self._listens.is_set() and not self._ended.is_set():
+            self._say("ending as soon as the dispatcher is prepared; a second signal ends it at once")
         self._ended.set()
 
     async def serve(self, started: Callable[[], None] = lambda: None) -> None:
-        """Listen, answer, and drain at the end.
+        """Listen, answer, and drain at the end; one that is stopped before it listens does not begin to.
 
         Args:
             started: Called once it listens.
@@ -101,21 +103,10 @@ class DispatchProcess:
         """
         await self._compile(self._config)
         try:
-            await self.dispatcher.start()
-            async with self.fronts:
-                if self._config.listen.control is not None:
-                    await self.control.start(self._config.listen.control)
-                self._say(self._summary())
-                self._listens.set()
-                watching = asyncio.create_task(self._watch())
-                try:
-                    with heap_at_rest():
-                        started()
-                        await self._ended.wait()
-                finally:
-                    watching.cancel()
-                self._say("ending: requests in progress are answered first")
-                await self.fronts.drain(DRAIN)
+            if not self._ended.is_set():
+                await self.dispatcher.start()
+            if not self._ended.is_set():
+                await self._listen(started)
         finally:
             await self.control.stop()
             await self.dispatcher.close()
@@ -124,6 +115,23 @@ class DispatchProcess:
             if self._journal is not None and self._log is not None:
                 self._journal.save(self._log)
         self._say("ended")
+
+    async def _listen(self, started: Callable[[], None]) -> None:
+        """Listen until the end, and drain."""
+        async with self.fronts:
+            if self._config.listen.control is not None:
+                await self.control.start(self._config.listen.control)
+            self._say(self._summary())
+            self._listens.set()
+            watching = asyncio.create_task(self._watch())
+            try:
+                with heap_at_rest():
+                    started()
+                    await self._ended.wait()
+            finally:
+                watching.cancel()
+            self._say("ending: requests in progress are answered first")
+            await self.fronts.drain(DRAIN)
 
     async def reload(self) -> None:
         """Read the configuration again, and go over to it; every request that was taken is answered.
