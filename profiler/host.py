@@ -26,22 +26,19 @@ class LocalHost:
     """This machine, with the server on it.
 
     Time that neither the server nor we used is foreign: that of other processes, of the kernel itself, and
-    time that a hypervisor withheld (steal). All of it slows the server down.
+    time that a hypervisor withheld (steal). All of it slows the server down. We are this process with its
+    descendants, such as a load generator, but not a server that is among them.
 
     Args:
         processes: Process ids of the server; their descendants belong to it. Empty: the server's use is NaN.
-        own: Our process ids, by default this process; their descendants (a load generator) belong to us, but
-            not a server that is among them.
         on_gpu: Whether the server's model runs on GPUs; None if nobody says.
     """
 
-    def __init__(
-        self, processes: Iterable[int], own: Iterable[int] | None = None, *, on_gpu: bool | None = None
-    ) -> None:
+    def __init__(self, processes: Iterable[int], *, on_gpu: bool | None = None) -> None:
         self._on_gpu = on_gpu
         self._servers: list[ProcessTree] = []
         self._ended = NOT_KNOWN  # core-seconds of the servers that have ended; NaN if there never was one
-        self._own = [ProcessTree(pid) for pid in own or [os.getpid()]]
+        self._own = ProcessTree(os.getpid())
         self._gpus = Gpus()
         self._run_queue = RunQueue()
         self._group = ControlGroup(None)
@@ -60,8 +57,7 @@ class LocalHost:
         if new:
             self._ended = 0.0 if math.isnan(self._ended) else self._ended
             self._group = ControlGroup(min(new))
-        for tree in self._own:
-            tree.without |= new
+        self._own.without |= new
 
     def read(self) -> HostReading:
         """Read processor times, waiting and GPU state.
@@ -75,7 +71,7 @@ class LocalHost:
         return HostReading(
             time=time.monotonic(),
             server=server,
-            own=sum(tree.read() for tree in self._own),
+            own=self._own.read(),
             total=_machine(),
             cores=_cores(),
             steal=float(getattr(psutil.cpu_times(), "steal", NOT_KNOWN)),

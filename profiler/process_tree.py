@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import psutil
@@ -27,14 +27,17 @@ class ProcessTree:
     Args:
         root: Process id of the root. If it ends, the total stays; a process that later gets the same id is
             not mistaken for it.
+
+    Attributes:
+        pid: Process id of the root.
         without: Process ids of subtrees that do not count, such as an embedded server, which is our
             child. The time that the kernel added for ended children is then left out, because it may be
             theirs.
     """
 
-    def __init__(self, root: int, without: Iterable[int] = ()) -> None:
+    def __init__(self, root: int) -> None:
         self.pid = root
-        self.without = set(without)
+        self.without: set[int] = set()
         try:
             self._root: psutil.Process | None = psutil.Process(root)
         except psutil.Error:

@@ -35,6 +35,8 @@ START_ATTEMPTS = 5
 START_TIMEOUT = 180.0
 """How long a server may take to become ready, s: several may start at once on a busy machine."""
 STOP_TIMEOUT = watchdog.GRACE + 7.0
+LOG_LINES = 12
+"""Of a log that are told: so many of the last errors, and of the last lines."""
 ERROR_LINE = re.compile(r"E\d{4} |error:|\w*Error\b")
 
 
@@ -173,15 +175,15 @@ class EmbeddedServer(ABC):
         except psutil.NoSuchProcess:
             return []
 
-    def log_tail(self, lines: int = 12) -> str:
+    def log_tail(self) -> str:
         """Return the last errors and lines of the server's log, which show why it crashed, on one line."""
         log = self._folder / "server.log" if self._folder else None
         if log is None or not log.exists():
             return ""
         written = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        last = max(len(written) - lines, 0)
+        last = max(len(written) - LOG_LINES, 0)
         errors = [line for line in written[:last] if ERROR_LINE.match(line)]
-        return " | ".join(one_line(line, 150) for line in (*errors[-lines:], *written[last:]))
+        return " | ".join(one_line(line, 150) for line in (*errors[-LOG_LINES:], *written[last:]))
 
     def _launch_until_ready(self, *, new_ports: bool) -> None:
         for attempt in range(START_ATTEMPTS):

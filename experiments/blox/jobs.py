@@ -23,12 +23,10 @@ SLO = (1.0, 4.0)
 """Of a job, relative to that of its model in Table 5."""
 
 
-def known_models(variants: int = 1) -> dict[str, ReplayedModel]:
-    """Return the models of Table 5, each several times under different names."""
+def known_models() -> dict[str, ReplayedModel]:
+    """Return the models of Table 5 by name."""
     return {
-        f"{model.name}-{copy}": ReplayedModel(model.latency(5.0 * model.slo_ms), LOAD_SECONDS)
-        for copy in range(variants)
-        for model in GTX_1080TI
+        model.name: ReplayedModel(model.latency(5.0 * model.slo_ms), LOAD_SECONDS) for model in GTX_1080TI
     }
 
 
@@ -36,11 +34,11 @@ def random_jobs(
     generator: np.random.Generator, count: int, names: list[str], arrival: float = 0.0
 ) -> list[InferenceJob]:
     """Return jobs of random models, all in one round."""
-    slo_of = {model.name: model for model in GTX_1080TI}
+    models = {model.name: model for model in GTX_1080TI}
     jobs = []
     for number in range(count):
         name = names[int(generator.integers(len(names)))]
-        model = slo_of[name.rpartition("-")[0]]
+        model = models[name]
         slo = float(generator.uniform(*SLO)) * model.slo_ms
         latency = model.latency(slo)
         fits = latency[1:] <= slo / 2e3

@@ -82,9 +82,9 @@ class Bed:
         )
         return int(rows[0]["n"]) if rows else 0
 
-    def await_change(self, windows: int = 4, target: str = TARGET) -> bool:
+    def await_change(self, target: str = TARGET) -> bool:
         """Wait until a change is in progress; if none starts by itself, order one."""
-        if wait_until(self.daemon.applying, windows * self.window, every=0.003):
+        if wait_until(self.daemon.applying, 4 * self.window, every=0.003):
             return True
         with closing(Store(self.daemon.state, existing=True)) as store:
             running = self.running()

@@ -82,12 +82,12 @@ def triton(
 
 
 @contextmanager
-def tfserving(rate: float, *, seed: int = 0, model: str = "mlp") -> Iterator[Attachment]:
+def tfserving(rate: float, *, seed: int = 0) -> Iterator[Attachment]:
     """Start a fresh TensorFlow Serving, or its stand-in, under Poisson load and attach to it."""
     from tuner.adapters.tfserving.embedded import EmbeddedTFServing
 
     with (
-        EmbeddedTFServing(model) as server,
+        EmbeddedTFServing("mlp") as server,
         attach(server.target, grids=TFSERVING_GRIDS, load=Load(rate=rate), seed=seed) as attachment,
     ):
         attachment.profiler.measure(2.0)  # the first requests of a fresh server are slow

@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tuner.agents.training import EpisodeBegin, Event
 from tuner.errors import StorageError
 from tuner.laboratory.agent_run import FIGURES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["TensorBoard"]
 
@@ -27,17 +23,15 @@ class TensorBoard:
 
     Args:
         folder: Where it goes; it must exist. A file of an earlier training there is replaced.
-        clock: Returns s since 1970.
 
     Raises:
         StorageError: The file cannot be written.
     """
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event as Record
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._clock = clock
         self._step = 0
         self._record = Record
         try:
@@ -45,7 +39,7 @@ class TensorBoard:
         except OSError as error:
             raise StorageError(f"cannot write {folder / FILE}: {error.strerror or error}") from error
         self._writer = RecordWriter(self._file)
-        self._writer.write(Record(wall_time=clock(), file_version="brain.Event:2").SerializeToString())
+        self._writer.write(Record(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
 
     def add(self, event: Event) -> None:
         """Write what a window showed."""
@@ -66,7 +60,7 @@ class TensorBoard:
             for tag, value in scalars.items()
             if math.isfinite(value)
         ]
-        record = self._record(wall_time=self._clock(), step=self._step, summary=Summary(value=values))
+        record = self._record(wall_time=time.time(), step=self._step, summary=Summary(value=values))
         self._writer.write(record.SerializeToString())
         self._writer.flush()
         self._step += 1

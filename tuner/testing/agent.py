@@ -28,8 +28,6 @@ from tuner.knobs import Knob, KnobSpace, Role
 __all__ = ["AgentContract", "Valley", "run"]
 
 LOW, HIGH = 20, 29
-OBSERVED = 6
-"""Length of the observations that agents are shown."""
 
 
 def make_space() -> KnobSpace:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tuner.agents.rrl.neural.inputs import NAMES, inputs_of
 from tuner.agents.rrl.neural.knowledge import ServerKnowledge
-from tuner.agents.rrl.neural.network import Network, evaluate, shipped
+from tuner.agents.rrl.neural.network import evaluate, shipped
 from tuner.agents.rrl.neural.queueing import settings_of
 from tuner.agents.rrl.prior import LogCosts
 from tuner.knobs import KnobSpace, Role
@@ -51,12 +51,10 @@ class NeuralEstimator:
 
     Args:
         space: The configurations.
-        network: The weights; None for those that come with the package.
     """
 
-    def __init__(self, space: KnobSpace, network: Network | None = None) -> None:
+    def __init__(self, space: KnobSpace) -> None:
         self.space = space
-        self._network = network
 
     def estimate(self, knowledge: ServerKnowledge, rate: float) -> Estimate:
         """Return what every configuration is expected to show.   # n = space.size.
@@ -71,7 +69,7 @@ class NeuralEstimator:
         reference = knowledge.reference
         watched = None if reference is None else settings.row(np.array([reference.configuration]))
         inputs = inputs_of(settings, knowledge, rate, watched)
-        outputs = evaluate(self._network or shipped(), inputs.rows)
+        outputs = evaluate(shipped(), inputs.rows)
         relative = np.column_stack([*[inputs.latency] * CPU, inputs.use, inputs.use])
         # 0 leaves a number of threads to the server: the same unknown number in all configurations with it.
         chosen = np.repeat(AUTOMATIC * settings.automatic[:, None, :], outputs.mean.shape[1], axis=1)

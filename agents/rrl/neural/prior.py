@@ -12,7 +12,6 @@ import numpy as np
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl.neural.estimator import STATISTICS, NeuralEstimator, costs_of, describable
 from tuner.agents.rrl.neural.knowledge import SIZES, Reference, ServerKnowledge, complete_profile
-from tuner.agents.rrl.neural.network import Network
 from tuner.agents.rrl.neural.queueing import settings_of, split_time
 from tuner.agents.rrl.prior import LogCosts
 from tuner.errors import InvalidInput
@@ -66,7 +65,6 @@ class NeuralPrior:
     Args:
         space: The configurations.
         objective: What is minimised, with the cores of the server's machine.
-        network: The weights; None for those that come with the package.
         knowledge: What is known already, such as a profile that somebody measured.
     """
 
@@ -77,12 +75,11 @@ class NeuralPrior:
         space: KnobSpace,
         objective: Objective,
         *,
-        network: Network | None = None,
         knowledge: ServerKnowledge | None = None,
     ) -> None:
         self._space = space
         self._objective = objective
-        self._estimator = NeuralEstimator(space, network)
+        self._estimator = NeuralEstimator(space)
         self._given = knowledge is not None
         self.knowledge = knowledge
         self._seen: dict[float, tuple[float, float]] = {}  # batch size: seconds, and their doubt
