@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from tuner.adapters.backend import Backend
+from tuner.adapters.backend import ApplyReport, Backend
 from tuner.control.drive.reconcile.late_change import await_late_change, uninterrupted_change
 from tuner.control.drive.watched import Measurer
 from tuner.errors import InvalidInput, Refused
@@ -56,22 +56,15 @@ def measure_configurations(
     """
     late: list[Configuration] = []  # what the server may still come to run
     try:
-        for _ in range(repeats):
-            for configuration in configurations:
-                try:
-                    report = uninterrupted_change(
-                        partial(backend.apply, configuration), partial(late.append, configuration)
-                    )
-                except (Refused, InvalidInput) as refusal:
-                    yield configuration, refusal
-                    continue
-                settle = report.settle if report.changed else 0.0
-                measurement = profiler.measure(seconds, settle=settle)
-                for _ in range(RETRIES):
-                    if not measurement.disturbed:
-                        break
-                    measurement = profiler.measure(seconds)
-                yield configuration, measurement
+        for configuration in [*configurations] * repeats:
+            try:
+                report = uninterrupted_change(
+                    partial(backend.apply, configuration), partial(late.append, configuration)
+                )
+            except (Refused, InvalidInput) as refusal:
+                yield configuration, refusal
+            else:
+                yield configuration, _measured(profiler, seconds, report)
     finally:
         try:
             for configuration in late:  # else it comes after `restore`
@@ -79,6 +72,16 @@ def measure_configurations(
         finally:
             with uninterrupted():
                 restore()
+
+
+def _measured(profiler: Measurer, seconds: float, report: ApplyReport) -> Measurement:
+    """Measure a window after a change; a disturbed one is measured again, at most :data:`RETRIES` times."""
+    measurement = profiler.measure(seconds, settle=report.settle if report.changed else 0.0)
+    for _ in range(RETRIES):
+        if not measurement.disturbed:
+            break
+        measurement = profiler.measure(seconds)
+    return measurement
 
 
 class SweepRow(Part):

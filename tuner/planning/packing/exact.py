@@ -12,7 +12,7 @@ has them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 
@@ -59,25 +59,30 @@ def _sets(
 ) -> dict[tuple[int, ...], PackedNode] | None:
     """Return every set of residues that one accelerator can serve; None if they are too many."""
     arrays, found = load_arrays(loads), dict[tuple[int, ...], PackedNode]()
-    grown: list[tuple[int, ...]] = [()]
-    while grown:
-        longer = []
-        for one in grown:
-            for new in range(one[-1] + 1 if one else 0, len(residues)):
-                larger = (*one, new)
-                parts = (larger[:place] + larger[place + 1 :] for place in range(len(larger) - 1))
-                if len(larger) > 1 and not all(part in found for part in parts):
-                    continue
-                members = [residues[index] for index in larger]
-                if sum(loads[load].memory for load, _ in members) > memory * (1 + ROUNDING):
-                    continue
-                if (node := best_node(arrays, members)) is not None:
-                    found[larger] = node
-                    longer.append(larger)
+    largest: list[tuple[int, ...]] = [()]
+    while largest:
+        nodes = {}
+        for larger in _with_one_more(largest, found, len(residues)):
+            members = [residues[index] for index in larger]
+            fits = sum(loads[load].memory for load, _ in members) <= memory * (1 + ROUNDING)
+            if fits and (node := best_node(arrays, members)) is not None:
+                nodes[larger] = node
+        found |= nodes
         if len(found) > MOST_SETS:
             return None
-        grown = longer
+        largest = list(nodes)
     return found
+
+
+def _with_one_more(
+    sets: Sequence[tuple[int, ...]], served: Container[tuple[int, ...]], count: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield sets with one more residue, of which all parts with one less are served."""
+    for one in sets:
+        for new in range(one[-1] + 1 if one else 0, count):
+            # Without its last residue it is the set that it was made of, which is served.
+            if all((*one[:place], *one[place + 1 :], new) in served for place in range(len(one))):
+                yield (*one, new)
 
 
 def _cover(sets: Sequence[tuple[int, ...]], count: int) -> list[tuple[int, ...]] | None:

@@ -9,6 +9,7 @@ which session loses most, and may try the :func:`moves` that relieve it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -91,12 +92,12 @@ def moves(spec: ClusterSpec, plan: Placement, strain: Sequence[float]) -> Iterat
             continue
         others = [place for place, each in enumerate(spec.kinds) if each == kind and place != giver]
         receivers = sorted(others, key=strains.__getitem__)[:RECEIVERS]
-        for part in MOVED:
-            for one in sorted(row, key=lambda each: each.session != worst):
-                for receiver in receivers if part < 1 or len(row) > 1 else ():
-                    way, what = (giver, receiver), (one.session, one.rate * part)
-                    if (found := _moved(spec, loads, plan, way, what)) is not None:
-                        yield found
+        worst_first = sorted(row, key=lambda each: each.session != worst)
+        parts = [part for part in MOVED if part < 1 or len(row) > 1]  # no accelerator is emptied
+        for part, one, receiver in product(parts, worst_first, receivers):
+            moved = _moved(spec, loads, plan, (giver, receiver), (one.session, one.rate * part))
+            if moved is not None:
+                yield moved
 
 
 def _moved(

@@ -190,36 +190,45 @@ class Reconciler:
         its deadline, so it is looked for again in the next turn. One that was seen to have come about before
         this turn, and is not what runs, was in force until something undid it.
         """
-        change, same, running = self.unconfirmed, self._loop.space.same, found.configuration
+        change, space, running = self.unconfirmed, self._loop.space, found.configuration
         if change is None:
             return False
-        wanted = as_seen(self._loop.space, change.previous, change.wanted, running)
-        previous = left_behind(self._loop.space, change.previous, wanted)
-        runs = same if previous is not None else self._loop.space.equal
-        came = runs(running, wanted) and not (found.apart and previous is None)
+        wanted = as_seen(space, change.previous, change.wanted, running)
+        previous = left_behind(space, change.previous, wanted)
+        if previous is not None:
+            came = space.same(running, wanted)
+        else:  # it only reunites replicas
+            came = space.equal(running, wanted) and not found.apart
         if change.seen and not came:
             self.unconfirmed, self.running = None, change.wanted
             self._loop.observe(on.InForce(previous, change.back, self._now(), judged=change.judged))
             return False
-        self.running = running if came else self.running
+        if came:
+            self.running = running
         if (record := change.ended(came)) is not None:
             self._ended(record)
-        early = self._now() < change.deadline and previous is not None and same(running, previous)
-        self.unconfirmed = change._replace(failed=True) if early else None
+        as_before = previous is not None and space.same(running, previous)
+        may_come = as_before and self._now() < change.deadline
+        self.unconfirmed = change._replace(failed=True) if may_come else None
         if came:
-            self.lost = self.theirs = None
-            if not change.seen:
-                self._notify(f"the change to {self._loop.space.format(running)} came about after all")
-            cost = None  # without a record it is counted already, with the others of an earlier process
-            if change.came is not None:
-                change.came()
-            if change.record is not None or change.came is not None:
-                cost = self._loop.space.apply_cost(change.previous, running)
-            self.confirmed += cost is not None
-            decision = change.record.decision if change.record is not None else None
-            judged = change.judged or (isinstance(decision, Apply) and decision.judged)
-            self._loop.observe(on.InForce(previous, change.back, self._now(), cost, judged))
+            self._note_in_force(change, previous)
         return came
+
+    def _note_in_force(self, change: Unconfirmed, previous: Configuration | None) -> None:
+        """Note that a change whose end was not seen has come about, and is what the server runs."""
+        space = self._loop.space
+        self.lost = self.theirs = None
+        if not change.seen:
+            self._notify(f"the change to {space.format(self.running)} came about after all")
+        if change.came is not None:
+            change.came()
+        cost = None
+        if change.record is not None or change.came is not None:  # else an earlier process has counted it
+            cost = space.apply_cost(change.previous, self.running)
+            self.confirmed += 1
+        decision = change.record.decision if change.record is not None else None
+        judged = change.judged or (isinstance(decision, Apply) and decision.judged)
+        self._loop.observe(on.InForce(previous, change.back, self._now(), cost, judged))
 
     def _respect(self, found: Configuration) -> None:
         """Go on from a configuration that somebody else has set. A pin moves there, so as to fight nobody."""
