@@ -31,6 +31,7 @@ from pydantic import model_validator as check_model
 from tuner.errors import InvalidInput, StorageError
 from tuner.files.json_text import parse_json
 from tuner.files.schema import file_beside
+from tuner.files.storage import read_file
 from tuner.knobs import Role
 from tuner.planning.pools.catalogue import InstanceType, Line, TypeProfile
 from tuner.profile import FEW, BatchingProfile, fit_profile
@@ -137,36 +138,44 @@ def _read_windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
     """Read the undisturbed windows of a file; return them, and whether they are of a sweep.
 
     Raises:
-        StorageError: The file cannot be read.
-        InvalidInput: It is too large, or holds something else than windows.
+        StorageError: The file cannot be read, or is too large.
+        InvalidInput: It holds something else than windows.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise InvalidInput(f"--profiles {path}", f"is larger than {LARGEST // 1_000_000} MB")
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, LARGEST).decode()
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError:
         raise InvalidInput(f"--profiles {path}", "is not text", _FIX) from None
     try:
         whole = parse_json(text)
-    except ValueError:
+    except ValueError:  # several lines, or none
         whole = None
-    rows = whole.get("rows") if isinstance(whole, dict) else None
-    if isinstance(rows, list):
-        found = [window for row in rows if isinstance(row, dict) for window in row.get("windows", [])]
-        roles = _roles(whole.get("knobs"))
-        return [{**_checked_window(one, f"{path}"), "roles": roles} for one in found if _is_usable(one)], True
+    if isinstance(whole, dict) and isinstance(whole.get("rows"), list):
+        return _windows_of_sweep(whole, path), True
+    return _windows_of_lines(text, path), False
+
+
+def _windows_of_sweep(sweep: Mapping[str, Any], path: Path) -> list[Mapping[str, Any]]:
+    """Return the undisturbed windows of a sweep, each with the roles of its knobs."""
+    roles = _roles(sweep.get("knobs"))
+    windows = [window for row in sweep["rows"] if isinstance(row, dict) for window in row.get("windows", [])]
+    return [{**_checked_window(one, f"{path}"), "roles": roles} for one in windows if _is_usable(one)]
+
+
+def _windows_of_lines(text: str, path: Path) -> list[Mapping[str, Any]]:
+    """Return the undisturbed windows of a text with one per line."""
     windows = []
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                one = parse_json(line)
-            except ValueError:
-                raise InvalidInput(f"--profiles {path} line {number}", "is not JSON", _FIX) from None
-            if _is_usable(_checked_window(one, f"{path} line {number}")):
-                windows.append(one)
-    return windows, False
+        if not line.strip():
+            continue
+        place = f"{path} line {number}"
+        try:
+            window = parse_json(line)
+        except ValueError:
+            raise InvalidInput(f"--profiles {place}", "is not JSON", _FIX) from None
+        windows.append(_checked_window(window, place))
+    return [window for window in windows if _is_usable(window)]
 
 
 _FIX = "give what `tuner observe TARGET --json` or `tuner sweep` wrote"
