@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -267,44 +267,14 @@ class NeuralPrior:
         """
         if "neural_objective" not in arrays:
             return None
-        statistic, latency, goal, cores = map(float, arrays.take("neural_objective", (4,)))
-        if not (statistic in range(len(STATISTICS)) and goal in range(len(GOALS))):
-            raise ValueError("its objective is unknown")
-        try:
-            slo = Slo(statistic=STATISTICS[int(statistic)], latency=latency)
-            prior = cls(space, Objective(slo=slo, goal=GOALS[int(goal)], cores=cores))
-        except InvalidInput as error:
-            raise ValueError(str(error)) from error
+        objective = _stored_objective(arrays)
+        prior = cls(space, objective)
         seen = arrays.take("neural_profile", (None, 3))
         prior._seen = {float(size): (float(seconds), float(doubt)) for size, seconds, doubt in seen}
-        if "neural_server" not in arrays:
-            return prior
-        gpu, burstiness, *profile = map(float, arrays.take("neural_server", (2 + 2 * SIZES.size,)))
-        times, doubt = np.array(profile).reshape(2, -1)
-        rows = float(arrays.take("neural_rows", (1,))[0]) if "neural_rows" in arrays else 1.0  # an older one
-        if not (
-            np.isfinite(times).all()
-            and np.isfinite(doubt).all()
-            and (doubt > 0).all()
-            and 0 < burstiness < math.inf
-            and 1 <= rows < math.inf
-        ):
-            raise ValueError("what it knows of its server is out of range")
-        prior.knowledge = ServerKnowledge(
-            cores=cores, gpu=bool(gpu), seconds=times, doubt=doubt, rows=rows, burstiness=burstiness
-        )
-        for number, rate, use, *rest in _stored_references(arrays):
-            if number not in range(space.size) or not 0 < rate < math.inf:
-                raise ValueError("what it watched is out of range")
-            prior._refer(
-                Reference(
-                    configuration=int(number),
-                    rate=rate,
-                    use=use,
-                    latencies=np.array(rest[:4]),
-                    inside=np.array(rest[4:]),
-                )
-            )
+        if "neural_server" in arrays:
+            prior.knowledge = _stored_knowledge(arrays, objective.cores)
+            for reference in _stored_references(arrays, space):
+                prior._refer(reference)
         return prior
 
 
@@ -313,10 +283,59 @@ def estimable(space: KnobSpace, objective: Objective | None) -> bool:
     return objective is not None and describable(space) and not isinstance(objective, BadRateObjective)
 
 
-def _stored_references(arrays: StoredArrays) -> list[list[float]]:
-    """Return the rows of references; older policies have one at most, under a name of its own."""
+def _stored_objective(arrays: StoredArrays) -> Objective:
+    """Read what a prior minimises.
+
+    Raises:
+        ValueError: A value is out of range.
+        StorageError: The array is of another shape.
+    """
+    statistic, latency, goal, cores = map(float, arrays.take("neural_objective", (4,)))
+    if not (statistic in range(len(STATISTICS)) and goal in range(len(GOALS))):
+        raise ValueError("its objective is unknown")
+    try:
+        slo = Slo(statistic=STATISTICS[int(statistic)], latency=latency)
+        return Objective(slo=slo, goal=GOALS[int(goal)], cores=cores)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from error
+
+
+def _stored_knowledge(arrays: StoredArrays, cores: float) -> ServerKnowledge:
+    """Read what a prior knows of its server, but for the references; see :func:`_stored_objective`."""
+    gpu, burstiness, *profile = map(float, arrays.take("neural_server", (2 + 2 * SIZES.size,)))
+    seconds, doubt = np.array(profile).reshape(2, -1)
+    rows = float(arrays.take("neural_rows", (1,))[0]) if "neural_rows" in arrays else 1.0  # an older policy
+    if not (
+        np.isfinite(seconds).all()
+        and np.isfinite(doubt).all()
+        and (doubt > 0).all()
+        and 0 < burstiness < math.inf
+        and 1 <= rows < math.inf
+    ):
+        raise ValueError("what it knows of its server is out of range")
+    return ServerKnowledge(
+        cores=cores, gpu=bool(gpu), seconds=seconds, doubt=doubt, rows=rows, burstiness=burstiness
+    )
+
+
+def _stored_references(arrays: StoredArrays, space: KnobSpace) -> Iterator[Reference]:
+    """Read the windows that were watched; see :func:`_stored_objective`.
+
+    An older policy has one at most, under a name of its own.
+    """
     if "neural_references" in arrays:
-        return [list(map(float, row)) for row in arrays.take("neural_references", (None, 10))]
-    if "neural_reference" in arrays:
-        return [list(map(float, arrays.take("neural_reference", (10,))))]
-    return []
+        rows = arrays.take("neural_references", (None, 10))
+    elif "neural_reference" in arrays:
+        rows = arrays.take("neural_reference", (10,))[None]
+    else:
+        return
+    for number, rate, use, *rest in rows.tolist():
+        if number not in range(space.size) or not 0 < rate < math.inf:
+            raise ValueError("what it watched is out of range")
+        yield Reference(
+            configuration=int(number),
+            rate=rate,
+            use=use,
+            latencies=np.array(rest[:4]),
+            inside=np.array(rest[4:]),
+        )
