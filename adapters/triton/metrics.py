@@ -8,12 +8,12 @@ GPUs a model is. The page shows the use of all GPUs that the server sees, sample
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuner.adapters.connection.security import Security
 from tuner.adapters.metrics.gpu import GpuUse
-from tuner.adapters.metrics.page import MetricsPage, is_sane, read_samples
+from tuner.adapters.metrics.page import MetricsPage, Sample, is_sane, read_samples
 
 __all__ = ["QUANTILE_MEMORY", "TritonMetrics", "metrics_page", "parse_metrics"]
 
@@ -69,36 +69,43 @@ def parse_metrics(text: str, model: str, version: str = "", *, on_gpu: bool = Fa
     Raises:
         AdapterError: The page is malformed.
     """
-    failures: Counter[str] = Counter()
-    pending: list[float] = []
-    summaries: dict[int, dict[float, float]] = {}
-    exported: set[float] = set()
-    devices: set[str] = set()
-    for name, labels, value in read_samples(
-        text, (FAILURES, PENDING, LATENCY, INFERENCES), {"model": model}, server="Triton"
-    ):
-        if version and labels.get("version") != version:
-            continue
-        devices |= {labels[GPU]} if GPU in labels else set()
-        if name.startswith(FAILURES):
-            if is_sane(value):
-                failures[f"{labels.get('version', '')} {labels.get('reason', '')}"] += int(value)
-        elif name == PENDING:
-            pending.append(value)
-        elif name == LATENCY and (share := _share(labels.get("quantile", ""))) is not None:
-            exported.add(share)
-            quantiles = summaries.setdefault(_number(labels.get("version", "")), {})
-            if is_sane(value):
-                quantiles[share] = value / 1e6
-    waiting = [value for value in pending if is_sane(value)]
-    with_traffic = [version for version, quantiles in summaries.items() if quantiles]
+    names = (FAILURES, PENDING, LATENCY, INFERENCES)
+    samples = [
+        (name, labels, value)
+        for name, labels, value in read_samples(text, names, {"model": model}, server="Triton")
+        if not version or labels.get("version") == version
+    ]
+    waiting = [value for name, _, value in samples if name == PENDING and is_sane(value)]
+    exported, quantiles = _quantiles(samples)
+    devices = {labels[GPU] for _, labels, _ in samples if GPU in labels}
     return TritonMetrics(
-        failures=failures,
+        failures=_failures(samples),
         pending=sum(waiting) if waiting else None,
-        exported=frozenset(exported),
-        quantiles=summaries[max(with_traffic)] if with_traffic else {},
+        exported=exported,
+        quantiles=quantiles,
         gpus=_gpus(text, devices, on_gpu=on_gpu),
     )
+
+
+def _failures(samples: Sequence[Sample]) -> Counter[str]:
+    """Count the failed requests by version and reason."""
+    failures: Counter[str] = Counter()
+    for name, labels, value in samples:
+        if name.startswith(FAILURES) and is_sane(value):
+            failures[f"{labels.get('version', '')} {labels.get('reason', '')}"] += int(value)
+    return failures
+
+
+def _quantiles(samples: Sequence[Sample]) -> tuple[frozenset[float], dict[float, float]]:
+    """Return the quantiles that are exported, and those of the newest version with traffic, s."""
+    exported = set()
+    by_version: dict[int, dict[float, float]] = {}
+    for name, labels, value in samples:
+        if name == LATENCY and (share := _share(labels.get("quantile", ""))) is not None:
+            exported.add(share)
+            if is_sane(value):
+                by_version.setdefault(_number(labels.get("version", "")), {})[share] = value / 1e6
+    return frozenset(exported), by_version[max(by_version)] if by_version else {}
 
 
 def _gpus(text: str, devices: set[str], *, on_gpu: bool) -> tuple[GpuUse, ...]:
