@@ -256,31 +256,40 @@ def run_dispatch(read: Read, say: Callable[[str], None], log: Path | None = None
 
     async def main() -> None:
         process = DispatchProcess(config, say, log, read)
+        signals = _Signals(process)
         loop = asyncio.get_running_loop()
-        came: list[int] = []
-
-        def ending() -> None:
-            came.append(1)
-            if len(came) > 1:
-                os._exit(130)
-            process.stop()
-
-        async def reload() -> None:
-            with suppress(InvalidInput, StorageError):  # the process has said it
-                await process.reload()
-
-        def reloading() -> None:
-            task = loop.create_task(reload())
-            reloads.add(task)
-            task.add_done_callback(reloads.discard)
-
-        reloads: set[asyncio.Task[None]] = set()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, ending)
-        loop.add_signal_handler(signal.SIGHUP, reloading)
+            loop.add_signal_handler(number, signals.end)
+        loop.add_signal_handler(signal.SIGHUP, signals.reload)
         if early:
-            reloading()
+            signals.reload()
         await process.serve()
 
     # Not by uvloop, which is quicker: its clock, by which batches are timed, counts whole milliseconds.
     asyncio.run(main())
+
+
+class _Signals:
+    """What signals do to a dispatcher; made in its event loop."""
+
+    def __init__(self, process: DispatchProcess) -> None:
+        self._process = process
+        self._ending = False
+        self._reloads: set[asyncio.Task[None]] = set()
+
+    def end(self) -> None:
+        """Begin to end; the second time, end at once."""
+        if self._ending:
+            os._exit(130)
+        self._ending = True
+        self._process.stop()
+
+    def reload(self) -> None:
+        """Begin to read the configuration again."""
+        task = asyncio.create_task(self._reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self) -> None:
+        with suppress(InvalidInput, StorageError):  # the process has said it
+            await self._process.reload()
