@@ -294,13 +294,7 @@ class Daemon:
     def _reload(self, store: Store) -> None:
         """Read the file again and follow it. Whatever is wrong with the file, the daemon goes on."""
         try:
-            config = load_yaml(self._path, DaemonConfig)
-            if config.state != self.config.state:
-                raise InvalidInput(
-                    "state", f"differs from {self.config.state}, which is in use", "restart the daemon"
-                )
-            if config.http != self.config.http:
-                raise InvalidInput("http", "has changed", "restart the daemon")
+            config = self._read_again()
         except TunerError as error:
             self._say("", f"the file was not reloaded, everything stays as it was: {error}")
             return
@@ -324,6 +318,21 @@ class Daemon:
         begun = [name for name in begun if name not in self._absent]
         gone = ", ".join(name for name in over if name not in wanted) or "none"
         self._say("", f"the file was reloaded; started: {', '.join(begun) or 'none'}; stopped: {gone}")
+
+    def _read_again(self) -> DaemonConfig:
+        """Read the file again.
+
+        Raises:
+            InvalidInput: It has a mistake, or asks for what needs a restart.
+            StorageError: It cannot be read.
+        """
+        config = load_yaml(self._path, DaemonConfig)
+        if config.state != self.config.state:
+            problem = f"differs from {self.config.state}, which is in use"
+            raise InvalidInput("state", problem, "restart the daemon")
+        if config.http != self.config.http:
+            raise InvalidInput("http", "has changed", "restart the daemon")
+        return config
 
     def _prune(self, store: Store) -> None:
         """Delete a slice of what is older than ``keep``, and note when to go on.
