@@ -122,16 +122,13 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
         found = configurations(driver.backend)
         wanted = as_seen(space, previous, unfinished.wanted, found[0])  # our clients may have followed, too
     came = all(same(one, wanted) for one in found)
+    sentence = f"killed in the middle of changing to {text}, which "
     if came:
-        driver.loop.memory.failed_requests = unfinished.failed_requests
-        back, judged = unfinished.back, unfinished.judged or not unfinished.possible
-        driver.reconciler.expect(Unconfirmed(previous, unfinished.wanted, back, judged=judged, seen=True))
-        now = "" if back or judged else "; it is on probation now"
-        sentence = f"killed in the middle of changing to {text}, which came about{now}"
+        sentence += "came about; it is on probation now" if _expect_came(driver, unfinished) else "came about"
         error = error if apart else "killed meanwhile, but it came about"
         store.changed(unfinished.decision, "applied", found[0], error=error)
     else:
-        sentence = f"killed in the middle of changing to {text}, which did not come about"
+        sentence += "did not come about"
         if unfinished.suspect and unfinished.possible:
             failed = Apply(configuration=unfinished.wanted, reason=sentence)
             driver.loop.observe(Failed(failed, refused=False))
@@ -139,6 +136,15 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
         store.changed(unfinished.decision, "interrupted", driver.running, error=error)
     store.note(sentence, target)
     return sentence, came
+
+
+def _expect_came(driver: Driver, unfinished: Unfinished) -> bool:
+    """Have a driver go on after an unfinished change that came about; return whether it is on probation."""
+    driver.loop.memory.failed_requests = unfinished.failed_requests
+    back, judged = unfinished.back, unfinished.judged or not unfinished.possible
+    change = Unconfirmed(unfinished.previous, unfinished.wanted, back, judged=judged, seen=True)
+    driver.reconciler.expect(change)
+    return not (back or judged)
 
 
 def _expect_late(store: Store, target: int, driver: Driver) -> None:
