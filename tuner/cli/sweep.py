@@ -58,22 +58,28 @@ def sweep(
     make_folder_of(out, "--out")
     with attach(target, grids=wanted, load=load, seed=seed, foreign_limit=foreign_limit) as attachment:
         result, space = _measure(attachment, wanted, window, repeats, out), attachment.space
-        if not any(row.windows for row in result.rows):
-            said = "; ".join(dict.fromkeys(row.refused for row in result.rows))
-            raise InvalidInput("--grid", f"the server refused every configuration: {said}")
-        if not any(row.undisturbed for row in result.rows):
-            said = next(row.disturbance for row in reversed(result.rows) if row.windows)
-            raise InvalidInput(
-                "sweep", f"every window was disturbed, the last one: {said}", f"{out} has them"
-            )
+        _check_measured(result, out)
         console = make_console()
         console.print(_table(result, space, load))
         for row in result.rows:
-            for kind, reason in (("refused", row.refused), ("disturbed", row.disturbance)):
-                if reason:
-                    text = configuration_text(space, space.effective(row.configuration))
-                    console.print(f"[yellow]{kind}:[/yellow] {text}: {plain(reason)}")
+            text = configuration_text(space, space.effective(row.configuration))
+            if row.refused:
+                console.print(f"[yellow]refused:[/yellow] {text}: {plain(row.refused)}")
+            if row.disturbance:
+                console.print(f"[yellow]disturbed:[/yellow] {text}: {plain(row.disturbance)}")
         print(out)
+
+
+def _check_measured(result: SweepResult, out: Path) -> None:
+    """Raise InvalidInput if no configuration has a window that shows what it is worth."""
+    from tuner.errors import InvalidInput
+
+    if not any(row.windows for row in result.rows):
+        said = "; ".join(dict.fromkeys(row.refused for row in result.rows))
+        raise InvalidInput("--grid", f"the server refused every configuration: {said}")
+    if not any(row.undisturbed for row in result.rows):
+        said = next(row.disturbance for row in reversed(result.rows) if row.windows)
+        raise InvalidInput("sweep", f"every window was disturbed, the last one: {said}", f"{out} has them")
 
 
 def _measure(
