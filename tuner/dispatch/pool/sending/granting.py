@@ -29,27 +29,19 @@ class GrantSender(Sender):
 
     async def _carry(self, batch: Batch, requests: Sequence[Pending]) -> None:
         """Grant the requests, and wait until they have ended."""
-        server, session = batch.lane.server, batch.stream.session.name
+        server = batch.lane.server
         if await self._compared(batch, requests, "frontends say that it refuses their requests"):
             return
         loop = asyncio.get_running_loop()
         began = loop.time()
-        spans: Sequence[TraceContext | None] = [None] * len(requests)
-        if traces := traces_of(requests):
-            spans = note_sent(traces, began, server.address, batch.items)
-        grants = [
-            Grant(server.backend, server.models[session], one.due - began, span, server.forms[session])
-            for one, span in zip(requests, spans, strict=True)
-        ]
+        grants = _grants(batch, requests, began)
         for one, grant in zip(requests, grants, strict=True):
             one.answer(grant)
         patience = self._beliefs.patience(server, batch.stream, batch.items)
         done, silent = await asyncio.wait([grant.ended for grant in grants], timeout=patience)
         ends = [one.result() for one in done]
-        seconds = [end.seconds for end in ends if end.seconds is not None]
-        in_vain = not seconds and loop.time() >= min(
-            one.due for one in requests
-        )  # before, they are withdrawn
+        overdue = loop.time() >= min(one.due for one in requests)  # before, frontends withdraw requests
+        in_vain = overdue and all(end.seconds is None for end in ends)
         if silent or in_vain:
             server.doubt(f"{server.address} did not answer a granted request in time")
         for reason in [end.lost for end in ends if end.lost]:
@@ -57,14 +49,20 @@ class GrantSender(Sender):
         if silent:
             late = asyncio.gather(*[grant.ended for grant in grants])
             late.add_done_callback(partial(self._learn_late, batch, requests, began))
-            return
-        self._note_refusals(batch, ends)
-        passed = loop.time() - began  # until the last frontend said so
+        else:
+            self._note_refusals(batch, ends)
+            self._learn_from(batch, requests, ends, loop.time() - began)
+
+    def _learn_from(
+        self, batch: Batch, requests: Sequence[Pending], ends: Sequence[Ended], passed: float
+    ) -> None:
+        """Learn from a batch that has ended; until the last frontend said so, this time had passed, s."""
+        seconds = [end.seconds for end in ends if end.seconds is not None]
         asked = min(max(seconds, default=0.0), passed)
-        worked = max(asked - server.round_trip, 1e-6)
+        worked = max(asked - batch.lane.server.round_trip, 1e-6)
         if all(end.answered for end in ends):
             self._learn(batch, requests, worked)
-            self._beliefs.frontend_was_away(passed - asked, loop.time())
+            self._beliefs.frontend_was_away(passed - asked, asyncio.get_running_loop().time())
         elif seconds:  # a refusal may have come sooner than an answer, but it was no idle time
             self._count(batch, requests, worked)
 
@@ -85,3 +83,15 @@ class GrantSender(Sender):
         if len(seconds) == len(requests):
             asked = min(max(seconds), asyncio.get_running_loop().time() - began)
             self._teach(batch, requests, max(asked - batch.lane.server.round_trip, 1e-6))
+
+
+def _grants(batch: Batch, requests: Sequence[Pending], now: float) -> list[Grant]:
+    """Return the grants of a batch's requests, which are given now, and note that in their traces."""
+    server, session = batch.lane.server, batch.stream.session.name
+    spans: Sequence[TraceContext | None] = [None] * len(requests)
+    if traces := traces_of(requests):
+        spans = note_sent(traces, now, server.address, batch.items)
+    return [
+        Grant(server.backend, server.models[session], one.due - now, span, server.forms[session])
+        for one, span in zip(requests, spans, strict=True)
+    ]
