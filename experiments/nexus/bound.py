@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,14 @@ SHARE = (0.5, 1.5)
 """Of the load of an application, and of its stages: from, to."""
 LONGEST = 5.0
 """Largest batches that are known: they take this many times the SLO that Table 5 has for the model."""
+BOUNDS = {
+    "best": ("the paper's bound", "the highest throughput of each model, whatever the SLO"),
+    "within": ("bound within the SLOs", "the highest throughput within the SLO"),
+    "cycles": ("bound with duty cycles", "a batch in every cycle of an accelerator that is shared"),
+}
+"""Field of :class:`Used` -> what a row calls the bound, and what it is."""
+PLANS = {"used": "used", "used by Algorithm 1": "greedy"}
+"""What a row calls a plan -> field of :class:`Used`."""
 NEED = 9.8
 """Accelerators that the applications need at least (published)."""
 PUBLISHED = 84.0
@@ -95,31 +104,12 @@ class AcceleratorsOverBound(Experiment[Bound, list[Used]]):
 
     def rows(self, found: Mixes) -> Iterator[Row]:
         for size in SIZES:
-            mixes = _all(found[Bound("random", size)])
-            note = f"{len(mixes)} random mixes; within the SLOs"
-            published = PUBLISHED if size == SHOWN else None
-            shares = [100 * one.within / one.used for one in mixes]
-            yield row(
-                f"{size} accelerators: bound over used", shares, unit="%", published=published, note=note
-            )
+            yield _row_of_size(size, _all(found[Bound("random", size)]))
         for kind in KINDS:
-            mixes = _all(found[Bound(kind, SHOWN)])
-            for name, note, bound in (
-                ("the paper's bound", "the highest throughput of each model, whatever the SLO", "best"),
-                ("bound within the SLOs", "the highest throughput within the SLO", "within"),
-                (
-                    "bound with duty cycles",
-                    "a batch in every cycle of an accelerator that is shared",
-                    "cycles",
-                ),
-            ):
-                for plan, used in (("used", "used"), ("used by Algorithm 1", "greedy")):
-                    shares = [100 * getattr(one, bound) / getattr(one, used) for one in mixes]
-                    published = PUBLISHED if bound == "best" and used == "used" else None
-                    yield row(f"{kind}: {name} over {plan}", shares, unit="%", published=published, note=note)
+            yield from _rows_of_kind(kind, _all(found[Bound(kind, SHOWN)]))
         solved = [one for one in _all(found[Bound("random", SIZES[0])]) if one.fewest is not None]
         note = f"{len(solved)} random mixes of about {SIZES[0]} accelerators, by integer programming"
-        for plan, used in (("used", "used"), ("used by Algorithm 1", "greedy")):
+        for plan, used in PLANS.items():
             gaps = sum(getattr(one, used) for one in solved) / sum(one.fewest or 0 for one in solved) - 1
             yield row(f"{plan}, over the fewest", [100 * gaps], unit="% more", note=note)
 
@@ -149,6 +139,25 @@ class AcceleratorsOverBound(Experiment[Bound, list[Used]]):
 
 def _all(answers: list[list[Used]]) -> list[Used]:
     return [one for each in answers for one in each]
+
+
+def _row_of_size(size: int, mixes: list[Used]) -> Row:
+    """Return what the planner uses for random mixes of one size, beside the bound within the SLOs."""
+    return row(
+        f"{size} accelerators: bound over used",
+        [100 * one.within / one.used for one in mixes],
+        unit="%",
+        published=PUBLISHED if size == SHOWN else None,
+        note=f"{len(mixes)} random mixes; within the SLOs",
+    )
+
+
+def _rows_of_kind(kind: str, mixes: list[Used]) -> Iterator[Row]:
+    """Yield what each plan uses for mixes of one kind, beside each of the bounds."""
+    for (bound, (name, note)), (plan, used) in product(BOUNDS.items(), PLANS.items()):
+        shares = [100 * getattr(one, bound) / getattr(one, used) for one in mixes]
+        published = PUBLISHED if bound == "best" and used == "used" else None
+        yield row(f"{kind}: {name} over {plan}", shares, unit="%", published=published, note=note)
 
 
 def used_by(loads: list[SessionLoad]) -> Used:

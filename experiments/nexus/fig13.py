@@ -85,12 +85,24 @@ class ChangingApplications(Experiment[float, Run]):
         return simulate_epochs(scenario).records
 
     def rows(self, found: Answers[float, Run]) -> Iterator[Row]:
-        runs, rise, fall = found[CHOSEN], RISE * self.seconds, FALL * self.seconds
+        runs = found[CHOSEN]
         yield row("late or dropped", _bad(runs), unit="%", published=BAD, note="of all requests")
         rates = [[one.bad / max(one.requests, 1) for one in run] for run in runs]
         red = [100 * sum(rate > RED for rate in own) / len(own) for own in rates]
         yield row("intervals with more than 1 % of that", red, unit="%", note="of 10 s each")
         yield row("worst interval", [100 * max(own) for own in rates], unit="%")
+        yield from self._adaptation(runs)
+        loaded = [float(np.mean([one.loaded for one in run if one.planned])) for run in runs]
+        plans = [sum(one.planned for one in run) for run in runs]
+        yield row("models loaded for a plan", loaded, note=f"{min(plans)} to {max(plans)} plans")
+        for margin, others in found.items():
+            mean = np.mean([one.accelerators for run in others for one in run])
+            note = f"{mean:.0f} accelerators on average"
+            yield row(f"margin {margin:g}: late or dropped", _bad(others), unit="%", note=note)
+
+    def _adaptation(self, runs: list[Run]) -> Iterator[Row]:
+        """Yield how soon plans follow a load that rises and falls, and with how many accelerators."""
+        rise, fall = RISE * self.seconds, FALL * self.seconds
         waits = [_first(run, rise, more=True) - rise for run in runs]
         note = "until there is a plan for it; detected in the paper"
         yield row("after the load rose", waits, unit="s", published=DETECTED, note=note)
@@ -103,13 +115,6 @@ class ChangingApplications(Experiment[float, Run]):
             yield row(
                 f"accelerators {name} the higher load", [float(np.mean(own)) for own in used], note=note
             )
-        loaded = [float(np.mean([one.loaded for one in run if one.planned])) for run in runs]
-        plans = [sum(one.planned for one in run) for run in runs]
-        yield row("models loaded for a plan", loaded, note=f"{min(plans)} to {max(plans)} plans")
-        for margin, others in found.items():
-            mean = np.mean([one.accelerators for run in others for one in run])
-            note = f"{mean:.0f} accelerators on average"
-            yield row(f"margin {margin:g}: late or dropped", _bad(others), unit="%", note=note)
 
     def series(self, found: Answers[float, Run]) -> Iterator[Series]:
         runs = found[CHOSEN]
