@@ -12,5 +12,6 @@ from tuner.experiments.command import app as experiment
 
 __all__ = ["app", "main"]
 
-add(bench)
-app.add_typer(experiment, name="experiment")
+MEASURE = "Measure again what the documentation quotes"
+add(bench, panel=MEASURE)
+app.add_typer(experiment, name="experiment", rich_help_panel=MEASURE)

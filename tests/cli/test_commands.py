@@ -420,6 +420,18 @@ def test_every_option_says_what_it_is_for() -> None:
     assert list(mute(get_command(app))) == []
 
 
+def test_every_command_stands_under_what_it_is_for() -> None:
+    """A list of thirty commands says to nobody which ones to begin with."""
+    from typer.main import get_command
+
+    from tuner.command import app
+
+    panel = {name: command.rich_help_panel for name, command in get_command(app).commands.items()}  # type: ignore[attr-defined]
+    assert [name for name, title in panel.items() if not isinstance(title, str)] == []
+    assert panel["observe"] == panel["recommend"] == panel["run"] == "Tune one running server"
+    assert panel["daemon"] == panel["config"] == panel["pause"] == "Keep many servers tuned"
+
+
 def test_help_is_fast() -> None:
     """Nothing heavy is imported to print help (the benchmark with a number is in the experiments)."""
     code = "import sys, tuner.command; print(*sys.modules)"

@@ -51,39 +51,33 @@ app = typer.Typer(
 )
 
 
-def add(command: Callable[..., None]) -> None:
-    """Add a command; the constant ``EXAMPLES`` of its module ends its help."""
-    app.command(cls=UserCommand, epilog=vars(sys.modules[command.__module__])["EXAMPLES"])(command)
+def add(command: Callable[..., None], *, panel: str) -> None:
+    """Add a command under a heading of the list; the constant ``EXAMPLES`` of its module ends its help."""
+    examples = vars(sys.modules[command.__module__])["EXAMPLES"]
+    app.command(cls=UserCommand, epilog=examples, rich_help_panel=panel)(command)
 
 
-for function in (
-    demo,
-    observe,
-    recommend,
-    run,
-    sweep,
-    calibrate,
-    train,
-    evaluate,
-    compare,
-    report,
-    serve,
-    simulate,
-    goodput,
-    daemon,
-    dispatch,
-    history,
-    explain,
-    pause,
-    resume,
-    pin,
-    unpin,
-    rollback,
-):
-    add(function)
-app.add_typer(plan, name="plan")
-app.add_typer(workload, name="workload")
-app.add_typer(config, name="config")
+DAEMON, LEARN, PLAN = (
+    "Keep many servers tuned",
+    "Learn and compare in simulation",
+    "Simulate and plan clusters",
+)
+"""Headings under which groups of commands stand, too."""
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Try it without a server of yours": (demo, serve),
+    "Tune one running server": (observe, recommend, run, sweep, report),
+    DAEMON: (daemon, history, explain, pause, resume, pin, unpin, rollback),
+    "Form batches in front of several servers": (dispatch,),
+    LEARN: (calibrate, train, evaluate, compare),
+    PLAN: (simulate, goodput),
+}
+"""Heading in the list of commands -> the commands under it, in the order in which they are shown."""
+for title, functions in PANELS.items():
+    for function in functions:
+        add(function, panel=title)
+app.add_typer(config, name="config", rich_help_panel=DAEMON)
+app.add_typer(workload, name="workload", rich_help_panel=LEARN)
+app.add_typer(plan, name="plan", rich_help_panel=PLAN)
 
 
 def _print_version(wanted: bool) -> None:
