@@ -214,7 +214,31 @@ def test_a_statistic_that_nobody_measured_is_expected_all_the_same() -> None:
 
     assert math.isnan(advice.rows[0].measured)
     assert advice.rows[0].expected > 0
-    assert not any("off by" in sentence for sentence in advice.reasons)
+    assert not any("what was measured" in sentence for sentence in advice.reasons)
+
+
+def test_the_estimate_of_what_runs_is_held_against_what_was_measured() -> None:
+    """In words: a reader saw -0% before."""
+    watched = replace(measurement(0.020), compute_mean=0.005, batch_mean=1.0)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [watched])
+
+    error = advice.rows[0].expected / 0.020 - 1
+    side = "above" if error > 0 else "below"
+    miss = f"{abs(error):.0%} {side}" if abs(error) >= 0.01 else "within 1% of"
+    assert f"for the present configuration the estimate is {miss} what was measured" in advice.reasons
+
+
+@pytest.mark.parametrize("p95", [0.020, 0.200, 2.0])
+def test_a_careful_best_is_explained_where_a_row_below_looks_better(p95: float) -> None:
+    """It costs least one standard deviation above its expected cost; another may have a lower one."""
+    watched = replace(measurement(p95, rate=300.0), compute_mean=0.005, batch_mean=1.0)
+
+    advice = advise(SPACE, OBJECTIVE, configuration(), [watched])
+
+    shown = advice.rows[1:]
+    looks_better = shown[0].name == "best" and shown[0].cost > min(row.cost for row in shown)
+    assert any("less sure" in sentence for sentence in advice.reasons[1:2]) == looks_better
 
 
 def test_a_server_unlike_all_of_the_training_is_called_so() -> None:

@@ -24,6 +24,9 @@ __all__ = ["Advice", "AdviceRow", "advise"]
 WORTH = 1 - SPREAD
 """A change is recommended if it costs less than this share of the present cost."""
 
+NOTABLE = 0.01
+"""An estimate that is off by less than this share is not said to be above or below."""
+
 SURE = 2.0
 """Deviations of an estimate beyond which the truth is hardly ever: 1 in 40 on either side."""
 
@@ -258,6 +261,7 @@ def _from_estimator(
         rows=(now, *shown),
         reasons=(
             _verdict(space, stay, best, least, change=change),
+            *_caution(shown),
             *_certainty(objective, now, best, hope=estimates.hope(numbers), windows=len(quiet)),
             *_doubts(cost.unlike),
         ),
@@ -343,6 +347,16 @@ def _verdict(space: KnobSpace, stay: AdviceRow, best: AdviceRow, least: AdviceRo
     )
 
 
+def _caution(shown: Sequence[AdviceRow]) -> list[str]:
+    """Say why the first row that is shown is called best, where another has a lower expected cost."""
+    if not shown or shown[0].name != "best" or shown[0].cost <= min(row.cost for row in shown):
+        return []
+    return [
+        "best is what costs least one standard deviation (±) above its expected cost; "
+        "a row with a lower cost is less sure"
+    ]
+
+
 def _certainty(
     objective: Objective, now: AdviceRow, best: AdviceRow, *, hope: bool, windows: int
 ) -> list[str]:
@@ -362,7 +376,9 @@ def _certainty(
         "on an estimator that was trained on simulated servers; of the others nothing was measured here",
     ]
     if math.isfinite(error):
-        sentences.append(f"it is off by {error:+.0%} for the present configuration")
+        side = "above" if error > 0 else "below"
+        miss = f"within {NOTABLE:.0%} of" if abs(error) < NOTABLE else f"{abs(error):.0%} {side}"
+        sentences.append(f"for the present configuration the estimate is {miss} what was measured")
     if not best.expected <= objective.slo.latency:
         sentences.append(
             f"it is not known whether a configuration keeps {objective.slo}, so unsure are the estimates: "
