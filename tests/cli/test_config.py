@@ -29,6 +29,7 @@ def test_the_example_passes_the_check(run: Run) -> None:
     assert (code, checked, err) == (0, 0, "")
     assert "resnet50" in out
     assert "max_batch_size 4..32" in out
+    assert "knobs (times in s)" in out
     assert "servetune.yaml is right" in out
 
 

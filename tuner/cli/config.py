@@ -52,7 +52,9 @@ def check(
 
     config = load_yaml(file, DaemonConfig)
     console = make_console()
-    table = make_table(None, ["target", "mode", "window", "objective", "knobs", "changes allowed"])
+    table = make_table(
+        None, ["target", "mode", "window", "objective", "knobs (times in s)", "changes allowed"]
+    )
     for target in config.targets:
         knobs = ", ".join(f"{name} {_values(grid)}" for name, grid in target.knobs.items())
         table.add_row(

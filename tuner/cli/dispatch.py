@@ -32,7 +32,7 @@ SIGHUP reads the file again; Ctrl-C and SIGTERM end in good order."""
 def dispatch(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="See docs/dispatch.md.")],
-    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the file; no server is asked.")] = False,
     log: Annotated[
         Path | None, typer.Option("--log", metavar="FILE.npz", help="Write the event log there at the end.")
     ] = None,
@@ -63,7 +63,7 @@ def dispatch(
     if check:
         config = _read(file)
         names = ", ".join(session.name for session in config.sessions)
-        print(f"{file}: no mistakes; dispatches {names} by {config.policy}")
+        print(f"{file}: no mistakes; dispatches {names} by {config.policy} (its servers were not asked)")
         return
     from tuner.dispatch.process import run_dispatch
 

@@ -75,8 +75,8 @@ def _show(entries: list[StoredDecision]) -> None:
     from tuner.cli.console import make_console, make_table, plain
 
     table = make_table(None)
-    for name in ("", "when", "target", "decision", "outcome", "expected", "observed", "why"):
-        table.add_column(name, justify="right" if name in ("", "expected", "observed") else "left")
+    for name in ("", "when", "target", "decision", "outcome", "cost expected", "observed", "why"):
+        table.add_column(name, justify="right" if name in ("", "cost expected", "observed") else "left")
     for entry in entries:
         table.add_row(
             str(entry.decision),
