@@ -87,7 +87,8 @@ def test_agents_page_tells_the_constants_of_rrl() -> None:
     words = {"none": None, "true": True, "false": False}
     lines = _lines("agents.md")
     begin = lines.index("## The constants of RRL")
-    tables = [line.replace("`", "") for line in lines[begin:] if line.startswith("| ")]
+    end = next(i for i in range(begin + 1, len(lines)) if lines[i].startswith("## "))
+    tables = [line.replace("`", "") for line in lines[begin:end] if line.startswith("| ")]
     forms, checked = [], 0
     for line in tables:
         name, _, *cells = (cell.strip() for cell in line.strip("|").split("|"))
