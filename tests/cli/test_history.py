@@ -203,6 +203,7 @@ def test_nothing_is_said_that_is_not_known(run: Run) -> None:
     _, out, _ = run("explain", "5")
 
     assert "no window was measured" in out
+    assert "would apply: " in out  # it was recommended only
     assert "away" not in out
     assert "expected" not in out
 

@@ -82,7 +82,7 @@ def _show(entries: list[StoredDecision]) -> None:
             str(entry.decision),
             entry.moment(),
             plain(entry.target),
-            entry.action if entry.action == "hold" else plain(f"{entry.action}: {entry.change()}"),
+            entry.action if entry.action == "hold" else plain(f"{entry.verb()}: {entry.change()}"),
             plain(entry.outcome),
             "" if entry.expected is None else f"{entry.expected:.2f}",
             "" if entry.observed is None else f"{entry.observed:.2f}",

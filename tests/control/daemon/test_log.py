@@ -179,3 +179,4 @@ def test_each_message_of_a_worker_has_its_target(
         assert any(message.startswith(begun) for message in messages)
     advised = [line for line in lines if ": recommended; " in line["message"]]
     assert {line["level"] for line in advised} == {"info", "debug"}
+    assert all(line["message"].startswith("would apply ") for line in advised)

@@ -50,6 +50,7 @@ class TurnLog:
             log_sentence(self._name, f"hold, {decision.reason}", logging.DEBUG)
             return
         verb = "roll back" if isinstance(decision, Rollback) else "apply"
+        verb = f"would {verb}" if record.outcome == "recommended" else verb
         problem = f" ({record.error})" if record.error else ""
         came_of_it = f"{verb} {space.format(decision.configuration)}: {record.outcome}{problem}"
         if came_of_it == self._advice:  # the same advice as before is logged once

@@ -70,6 +70,10 @@ class StoredDecision(BaseModel):
     disturbed: str = Field(description="Why the window was not used.")
     units: dict[str, str] = Field(description="The unit of each knob.")
 
+    def verb(self) -> str:
+        """Return the action, and that it was none where a change was only recommended."""
+        return f"would {self.action}" if self.outcome == "recommended" else self.action
+
     def change(self) -> str:
         """Return which knobs differ, such as ``max_batch_size 4 → 8, max_queue_delay 0ms → 2ms``."""
         if self.configuration is None:
@@ -237,7 +241,7 @@ def _seen(entry: StoredDecision) -> str:
 
 def _decided(entry: StoredDecision) -> str:
     exploring = " (exploring)" if entry.exploring else ""
-    return f"{entry.action}{exploring}: {entry.change()}" if entry.action != "hold" else "hold"
+    return f"{entry.verb()}{exploring}: {entry.change()}" if entry.action != "hold" else "hold"
 
 
 def _outcome(entry: StoredDecision) -> str:
