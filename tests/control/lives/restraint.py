@@ -62,6 +62,8 @@ class Restraint:
         if self._toward != (toward := (self.life.slo, self.life.objective)):
             self._died_of.clear()  # none of the old verdicts counts
         self._toward = toward
+        # The turn of a death is one of those of its ban, also where the last process has broken it off.
+        self._died_of = [one._replace(turn=min(one.turn, self.turns - 1)) for one in self._died_of]
 
     def _newest(self) -> int:
         """The number of the last decision."""
