@@ -86,6 +86,32 @@ def test_what_somebody_else_sets_stays_at_the_end_unless_a_window_has_judged_it(
     assert ("no window has judged it" in heard[-1]) != judged
 
 
+@pytest.mark.parametrize("noticed", ["in a turn", "at the end"])
+def test_what_a_restart_has_undone_is_not_kept_at_the_end_though_somebody_else_has_set_it(
+    noticed: str,
+) -> None:
+    """Nobody has set what the server runs since then: the best by evidence is left."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.015 if c == configuration(2) else 0.02), Book()
+    driver, heard = drive(server, configuration(2), orders=book)
+    driver.step()
+    driver.step()
+    server.running, server.measure, measure = configuration(8), unseen, server.measure  # type: ignore[method-assign]
+    driver.step()
+    server.measure = measure  # type: ignore[method-assign]
+    assert driver.running == configuration(8)
+    server.running = configuration()
+    driver.reconciler.may_have_restarted = True
+    if noticed == "in a turn":
+        book.orders = Orders(paused="release")
+        driver.step()
+        book.orders = Orders()
+
+    left = driver.finish()
+
+    assert left == server.running == configuration(2)
+    assert not any("no window has judged it" in sentence for sentence in heard)
+
+
 def test_what_somebody_else_sets_while_a_change_is_decided_is_respected() -> None:
     """Between the window and the change it stays, too, and the next turn notices it."""
     server = FakeServer(FakeClock(), lambda _: 0.02)

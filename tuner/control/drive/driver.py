@@ -223,7 +223,7 @@ class Driver:
         if not (ours or reconciler.was_restarted(running)):
             best = running
             reconciler.foreign.noticed(self.loop.space.format(running), "it stays")
-        elif self._unjudged(reconciler.theirs):
+        elif ours and self._unjudged(reconciler.theirs):
             best = running
             self._notify("what somebody else has set stays, because no window has judged it")
         self.running = running

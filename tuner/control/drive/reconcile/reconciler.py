@@ -57,7 +57,7 @@ class Reconciler:
             its replicas came or went.
         confirmed: Changes that came about after all.
         foreign: What others have changed.
-        theirs: What somebody else has set, as long as nothing was changed since.
+        theirs: What somebody else has set, as long as nothing was changed since, nor has a restart undone it.
     """
 
     def __init__(
@@ -129,6 +129,7 @@ class Reconciler:
         if not self.was_restarted(running):
             self._respect(running)
             return None
+        self.theirs = None
         self._loop.observe(on.Undone(self.running))
         restore = self._loop.restoration(running, self.running)
         self.lost = self.running if restore is not None else None
