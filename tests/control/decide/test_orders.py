@@ -252,6 +252,18 @@ def test_the_circuit_breaker_keeps_no_order_to_go_back() -> None:
     assert isinstance(back, Rollback)
 
 
+def test_an_order_to_go_back_to_what_runs_opens_no_way_past_the_circuit_breaker() -> None:
+    """Nothing is to be done for it, and what the agent would try waits as without the order."""
+    loop = loop_with(BETTER)
+    for _ in range(3):
+        loop.observe(Failed(Apply(configuration=GOOD, reason="")))
+    loop.observe(Ordered(Orders(rollback=configuration())))
+
+    decision = turn(loop, 10.0, measurement(0.020))
+
+    assert (type(decision), decision.rule) == (Hold, "circuit breaker")
+
+
 @pytest.mark.parametrize("orders", [Orders(paused="by Ada"), Orders(pinned=configuration())])
 def test_a_search_does_not_end_while_the_operator_keeps_the_server_as_it_is(orders: Orders) -> None:
     """Nothing could be tried then."""

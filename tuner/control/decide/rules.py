@@ -149,7 +149,8 @@ RULES = (
 
 def circuit_breaker(facts: Facts) -> Decision | None:
     """Hold, whatever the other rules answer, for a while after changes that failed one after the other."""
-    if not facts.breaker or facts.orders.rollback is not None:  # what the operator asks for is tried at once
+    # What the operator asks for is tried at once.
+    if not facts.breaker or operator_rolls_back(facts) is not None:
         return None
     return Hold(reason=facts.breaker)
 
