@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import configuration
-from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising, unseen
+from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising, silent, unseen
 from tests.control.drive.test_sweep import Still
 from tuner.control.drive.reconcile import late_change as module
 from tuner.control.drive.reconcile.late_change import await_late_change
@@ -143,6 +143,23 @@ def test_a_server_that_does_not_answer_for_a_moment_may_still_load(
     driver.step()
 
     assert driver.reconciler.late_change() is not None
+
+
+def test_what_is_left_at_the_end_is_not_on_probation_though_its_end_was_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Windows have judged it before; who goes on, as a daemon after a maintenance window, does not again."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    silent(server, done=True)
+    driver.finish()
+    monkeypatch.setattr(server, "measure", unseen)
+
+    driver.step()
+
+    assert driver.running == server.running == configuration()
+    assert driver.loop.memory.probation is None
 
 
 def test_a_restart_of_the_server_ends_what_it_was_loading(monkeypatch: pytest.MonkeyPatch) -> None:

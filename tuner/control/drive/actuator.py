@@ -78,12 +78,13 @@ class Actuator:
             )
         record = self._write_down(replace(record, outcome="decided"))
         back = isinstance(decision, Rollback)
-        change = Unconfirmed(self._reconciler.running, decision.configuration, back)
+        judged = isinstance(decision, Apply) and decision.judged
+        change = Unconfirmed(self._reconciler.running, decision.configuration, back, judged=judged)
         self._late = self._reconciler.unconfirmed is not None
         # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
         self._reconciler.expect(change)
         try:
-            outcome = self._apply(decision)
+            outcome = self._apply(decision, judged=judged)
         except Exception as error:
             self._write_interrupted(record, str(error) or type(error).__name__)
             raise
@@ -125,7 +126,7 @@ class Actuator:
             return Outcome("failed", verdict.objection)
         return Outcome("interrupted", verdict.forbidden) if verdict.forbidden else None
 
-    def _apply(self, decision: Apply | Rollback) -> Outcome:
+    def _apply(self, decision: Apply | Rollback, *, judged: bool) -> Outcome:
         """Change the server as decided, and tell the loop what came of it."""
         back, asked = isinstance(decision, Rollback), False
         previous = left_behind(self._loop.space, self._reconciler.running, decision.configuration)
@@ -157,7 +158,6 @@ class Actuator:
         self._windows.changed(report)
         self.applied += report.changed
         cost = report.cost if report.changed else ApplyCost.FREE
-        judged = isinstance(decision, Apply) and decision.judged
         self._loop.observe(on.InForce(previous, back, self._clock.now(), cost, judged))
         return Outcome("applied", report=report)
 

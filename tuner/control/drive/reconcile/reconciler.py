@@ -227,9 +227,7 @@ class Reconciler:
         if change.record is not None or change.came is not None:  # else an earlier process has counted it
             cost = space.apply_cost(change.previous, self.running)
             self.confirmed += 1
-        decision = change.record.decision if change.record is not None else None
-        judged = change.judged or (isinstance(decision, Apply) and decision.judged)
-        self._loop.observe(on.InForce(previous, change.back, self._now(), cost, judged))
+        self._loop.observe(on.InForce(previous, change.back, self._now(), cost, change.judged))
 
     def _respect(self, found: Configuration) -> None:
         """Go on from a configuration that somebody else has set. A pin moves there, so as to fight nobody."""
