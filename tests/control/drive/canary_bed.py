@@ -67,8 +67,18 @@ class Fleet:
         return [server.running for server in self.servers.values()]
 
 
-def driver_of(fleet: Fleet, canary: bool = True, journal: Journal | None = None, **oversight: Any) -> Driver:
-    watched = Watched(fleet.group, fleet, fleet.clock)
+def driver_of(
+    fleet: Fleet,
+    canary: bool = True,
+    journal: Journal | None = None,
+    notify: Callable[[str], None] = print,
+    **oversight: Any,
+) -> Driver:
     return Driver(
-        watched, fleet.loop, window=5.0, oversight=Oversight(canary=canary, **oversight), journal=journal
+        Watched(fleet.group, fleet, fleet.clock),
+        fleet.loop,
+        window=5.0,
+        oversight=Oversight(canary=canary, **oversight),
+        journal=journal,
+        notify=notify,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import pytest
@@ -10,10 +10,11 @@ import pytest
 from tests.builders import SPACE, configuration
 from tests.control.drive.canary_bed import NEW, OLD, Fleet, driver_of
 from tests.control.drive.driver_bed import Book
+from tuner.adapters.backend import ApplyReport
 from tuner.control import Apply, Driver, Hold, Rollback
 from tuner.control.decide.orders import Orders
 from tuner.control.drive.replicas import taken_together
-from tuner.errors import TimedOut, Unreachable
+from tuner.errors import Refused, StillLoading, TimedOut, Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace
 
 THEIRS = configuration(16, 0.01, 2)
@@ -26,9 +27,9 @@ def fleet() -> Iterator[Fleet]:
     fleet.group.close()
 
 
-def driver(fleet: Fleet, **oversight: Any) -> Driver:
+def driver(fleet: Fleet, notify: Callable[[str], None] = print, **oversight: Any) -> Driver:
     """Give the fleet a driver with orders or limits."""
-    fleet.driver = driver_of(fleet, canary=False, **oversight)
+    fleet.driver = driver_of(fleet, canary=False, notify=notify, **oversight)
     return fleet.driver
 
 
@@ -256,6 +257,34 @@ def late(fleet: Fleet, name: str) -> None:
         raise TimedOut("did not load it within 90 s; it may still do so")
 
     server.apply = apply_late  # type: ignore[method-assign]
+
+
+def test_what_one_takes_too_late_and_another_refuses_goes_to_none(fleet: Fleet) -> None:
+    """It goes back as the others did, and they are not asked for it again."""
+    heard: list[str] = []
+    driver(fleet, heard.append)
+    taking, refusing = fleet.servers["a"], fleet.servers["c"]
+    refusing.fails = {NEW: Refused("out of memory")}
+    apply = taking.apply
+
+    def begin(_: Configuration) -> NoReturn:
+        taking.apply = go_back  # type: ignore[method-assign]
+        raise StillLoading("did not load it within 90 s; it may still do so")
+
+    def go_back(wanted: Configuration) -> ApplyReport:
+        taking.apply = apply  # type: ignore[method-assign]
+        report = apply(wanted)  # it still runs that
+        taking.running = NEW
+        return report
+
+    taking.apply = begin  # type: ignore[method-assign]
+
+    first, second, third = (fleet.driver.step() for _ in range(3))
+
+    assert (first.outcome, second.outcome, third.outcome) == ("failed", "applied", "held")
+    assert fleet.running == [OLD, OLD, OLD]
+    assert fleet.loop.memory.banned(fleet.loop.level) == [SPACE.encode(NEW)]
+    assert not any("came about after all" in sentence for sentence in heard)
 
 
 def test_a_canary_that_takes_a_change_too_late_goes_back(fleet: Fleet) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tuner.adapters.backend import ApplyReport
+from tuner.adapters.rollback import taken_back
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
@@ -94,7 +95,8 @@ class Actuator:
             self._journal.changed(record)
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
             late = self._reconciler.late_change() is not None
-            self._reconciler.expect(change._replace(record=record, late=late))
+            change = change._replace(record=record, late=late, taken_back=outcome.taken_back)
+            self._reconciler.expect(change)
             self._journal.stands()
         return record
 
@@ -152,7 +154,7 @@ class Actuator:
         except AdapterError as error:
             self._notify(f"applying failed: {error}")
             self._loop.observe(on.Failed(decision, refused=False))
-            return Outcome("failed", str(error), certain=not asked)
+            return Outcome("failed", str(error), certain=not asked, taken_back=taken_back(error))
         self._reconciler.running = report.configuration
         self._reconciler.lost = self._reconciler.theirs = None
         self._windows.changed(report)

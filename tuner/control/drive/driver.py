@@ -309,8 +309,9 @@ class Driver:
         each, space, wanted = configurations(self.backend), self.loop.space, self.running
         before, self._turnover = self._turnover, self._count_turnover()
         self.reconciler.may_have_restarted |= self._turnover != before
-        if self.reconciler.unconfirmed is not None:
-            wanted = self.reconciler.unconfirmed.wanted
+        change = self.reconciler.unconfirmed
+        if change is not None and not change.taken_back:
+            wanted = change.wanted
         return taken_together(
             each, space, applied=self.running, original=self.reconciler.original, wanted=wanted
         )

@@ -27,6 +27,8 @@ class Outcome(NamedTuple):
     report: ApplyReport | None = None
     certain: bool = True
     """False if its end was not seen: the server may come to run it all the same."""
+    taken_back: bool = False
+    """Whether one of several replicas refused it: the others are not to run it, should they come to."""
 
 
 class Unconfirmed(NamedTuple):
@@ -52,6 +54,8 @@ class Unconfirmed(NamedTuple):
     """Whether it was seen before the first turn that it came about."""
     late: bool = False
     """Whether the server had begun with it when the waiting ended, and may be at it still."""
+    taken_back: bool = False
+    """Whether one of several replicas refused it: another that comes to run it has to go back."""
 
     def ended(self, came: bool) -> WindowRecord | None:
         """Return the turn with its end as far as it is known, if that has to be written down.

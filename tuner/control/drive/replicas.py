@@ -3,7 +3,8 @@
 Replicas have one configuration. They come apart where one of them restarts, joins, takes a change late, or is
 changed by hand. Then one of the configurations prevails, and all are to have it:
 
-1. what a change was to bring about whose end was not seen, if it came about at one of them: all were asked
+1. what a change was to bring about whose end was not seen, if it came about at one of them: all were asked,
+   and none has refused it
 2. what was applied, if as many run it as anything else; or if one still does, and all others run what the
    server ran at first, as restarted ones do
 3. what most of them run: somebody has changed those
