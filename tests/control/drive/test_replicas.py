@@ -340,6 +340,18 @@ def test_a_change_that_came_about_at_one_of_them_goes_to_all(fleet: Fleet) -> No
     assert probation.previous == OLD
 
 
+def test_replicas_that_are_apart_at_the_end_are_left_with_one_configuration(fleet: Fleet) -> None:
+    """With the best, although that is what prevails."""
+    fleet.servers["c"].fails = {NEW: Refused("out of memory")}
+    fleet.driver.step()
+    set_apart(fleet, NEW, OLD, OLD)
+
+    left = fleet.driver.finish()
+
+    assert left == OLD
+    assert fleet.running == [OLD, OLD, OLD]
+
+
 def test_a_driver_begins_with_what_most_of_them_run(fleet: Fleet) -> None:
     """The odd one out is brought into line, not the others."""
     set_apart(fleet, NEW, NEW, OLD)

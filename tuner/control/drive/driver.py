@@ -227,7 +227,7 @@ class Driver:
             best = running
             self._notify("what somebody else has set stays, because no window has judged it")
         self.running = running
-        if best is not None and not same(self.running, best):
+        if best is not None and (found.apart or not same(self.running, best)):
             reason = "nothing more is tried; it is left with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True, judged=True)
             self._actuator.carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
