@@ -56,6 +56,16 @@ def test_starts_again_after_a_change(sign: int) -> None:
     assert drift.add(sign * 4.0, 3) is None
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_change_back_right_after_a_change_has_a_date_of_its_own(sign: int) -> None:
+    """That of the first change is over with it."""
+    drift = DriftDetector()
+
+    found = [drift.add(sign * (4.0 if window < 6 else -4.0), window) for window in range(3, 9)]
+
+    assert found == [None, None, 3, None, None, 6]
+
+
 def test_nonsense_is_refused() -> None:
     """One window must not be able to raise the alarm."""
     with pytest.raises(ValueError, match="must hold"):

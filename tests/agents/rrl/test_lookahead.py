@@ -63,6 +63,15 @@ def test_noise_makes_a_window_worth_less() -> None:
     assert noisy.argmin() == 0
 
 
+def test_what_a_window_teaches_is_worth_nothing_where_nothing_else_would_be_chosen() -> None:
+    """The mean of a log-normal cost stays what it is, whatever share of the deviation a window resolves."""
+    mean, covariance = np.array([0.0, 10.0]), np.diag([0.5, 0.5])
+
+    short, long = (regrets(mean, covariance, 0.1, windows) for windows in (1.0, 100.0))
+
+    assert long == pytest.approx(short)
+
+
 def test_what_may_be_very_dear_is_not_tried_for_a_little() -> None:
     """Its own window counts with its expected cost, which a wide distribution of the logarithm raises."""
     mean, covariance = np.log([1.0, 1.0]), np.diag([0.0, 2.0**2])

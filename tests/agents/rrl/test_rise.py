@@ -65,9 +65,19 @@ def test_half_as_much_load_again_is_a_rise() -> None:
         assert (likely_rise(loads, loads[0]) is not None) == rises
 
 
-def test_of_several_loads_the_middle_one_is_expected() -> None:
+def test_a_step_is_between_the_two_windows_before_it_and_the_two_after_it() -> None:
+    """A rise from a load in the middle is none from the low one, nor does that one rise to where it ends."""
+    rise = likely_rise(np.array([LOW, 6.0, 6.0, HIGH, HIGH]), LOW)
+
+    assert rise == (1, pytest.approx(0.5 / 2))
+
+
+@pytest.mark.parametrize(
+    "highs", [[6.0, HIGH, HIGH, HIGH, 12.0, 6.0, HIGH, HIGH, HIGH, 12.0], [6.0, HIGH, 12.0]]
+)
+def test_of_several_loads_the_middle_one_is_expected(highs: list[float]) -> None:
     """A load that came once says less than one that comes again and again."""
-    loads = np.array([LOW, 6.0, LOW, HIGH, LOW, HIGH, LOW, HIGH, LOW, 12.0] * 2)
+    loads = np.array([[LOW, high] for high in highs]).ravel()
     rise = likely_rise(loads, LOW)
 
     assert rise is not None

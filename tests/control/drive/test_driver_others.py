@@ -204,6 +204,17 @@ def test_a_server_that_was_set_up_anew_is_respected() -> None:
     assert "is back with max_batch_size=8" in record.decision.reason
 
 
+def test_what_is_pinned_is_replaced_by_nothing_that_the_server_can_rather_be_set_to() -> None:
+    """The nearest value of a grid is not what was ordered."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    server.cannot_be_set_to = {configuration(7)}
+    driver, _ = drive(server, orders=Book(pinned=configuration(7)))
+
+    record = driver.step()
+
+    assert (record.outcome, server.running) == ("failed", configuration())
+
+
 def test_a_change_that_comes_about_late_is_ours_without_the_part_of_our_clients() -> None:
     """They follow the server, which did not answer; a change of theirs alone does not come about so."""
     server, clients = FakeServer(FakeClock(), lambda c: 0.02), Clients()
