@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -62,6 +63,17 @@ def test_one_that_exports_no_quantiles_hides_all(servers: dict[str, Server]) -> 
         assert not group.describe().quantiles
 
 
+def test_one_that_takes_no_changes_makes_a_group_that_takes_none(
+    group: ReplicaGroup, servers: dict[str, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All must have one configuration."""
+    fixed = replace(servers["bb"].describe(), writable=False)
+    assert group.describe().writable
+    monkeypatch.setattr(servers["bb"], "describe", lambda: fixed)
+
+    assert not group.describe().writable
+
+
 def test_totals_that_begin_anew_are_no_restart_of_all(group: ReplicaGroup) -> None:
     """One of them may have been restarted, and the others not."""
     assert not group.describe().counts_by_process
@@ -114,7 +126,7 @@ def test_if_one_refuses_all_go_back(group: ReplicaGroup, servers: dict[str, Serv
 def test_whatever_fails_at_one_all_go_back(
     group: ReplicaGroup, servers: dict[str, Server], error: TunerError
 ) -> None:
-    """Not only what a server refuses."""
+    """Not only what a server refuses. So does that one, unless it says that nothing was changed."""
     wanted = configuration(batch=8)
     servers["bb"].fails[wanted] = error
 
@@ -122,6 +134,7 @@ def test_whatever_fails_at_one_all_go_back(
         group.apply(wanted)
 
     assert [server.running for server in servers.values()] == [configuration()] * 3
+    assert servers["bb"].applied == ([] if isinstance(error, InvalidInput) else [configuration()])
     assert servers["ccc"].applied == []
 
 

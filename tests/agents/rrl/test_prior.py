@@ -10,11 +10,12 @@ from tuner.agents.rrl.prior import make_prior
 
 def test_loads_in_between_are_interpolated() -> None:
     """On the logarithms of load and cost; beyond the ends the nearest holds."""
-    prior = make_prior([400.0, 100.0], lambda rate: np.array([1.0, rate / 100.0]))
+    prior = make_prior([400.0, 100.0], lambda rate: np.array([1.0, rate / 50.0]))
 
-    assert np.exp(prior.at(np.log2(200.0)).mean) == pytest.approx([1.0, 2.0])
-    assert np.exp(prior.at(np.log2(50.0)).mean) == pytest.approx([1.0, 1.0])
-    assert np.exp(prior.at(np.log2(999.0)).mean) == pytest.approx([1.0, 4.0])
+    assert np.exp(prior.at(np.log2(125.0)).mean) == pytest.approx([1.0, 2.5])
+    assert np.exp(prior.at(np.log2(200.0)).mean) == pytest.approx([1.0, 4.0])
+    assert np.exp(prior.at(np.log2(50.0)).mean) == pytest.approx([1.0, 2.0])
+    assert np.exp(prior.at(np.log2(999.0)).mean) == pytest.approx([1.0, 8.0])
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,15 @@ def test_what_is_known_at_worst_rests_on_more_than_one_window() -> None:
     assert often.worst(0.1, broken=2.0) == pytest.approx(0.5 + 0.05 / math.sqrt(10.0))
 
 
+def test_what_is_known_of_a_share_is_the_mirror_of_what_is_known_of_the_rest() -> None:
+    """Four windows, one of which broke the SLO, or all others."""
+    least, most = ConfigurationRecord(sure=4.0, sure_kept=3.0).share
+    other_least, other_most = ConfigurationRecord(sure=4.0, sure_kept=1.0).share
+
+    assert 0.0 < least < 0.75 < most < 1.0
+    assert (least, most) == (pytest.approx(1.0 - other_most), pytest.approx(1.0 - other_least))
+
+
 @pytest.mark.parametrize(
     ("kept", "mostly"), [((True, False, False), True), ((False, True, True), False), ((False, False), True)]
 )

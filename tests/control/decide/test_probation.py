@@ -38,6 +38,20 @@ def test_a_change_that_breaks_the_slo_is_rolled_back_to_the_best_good_configurat
     assert "p95 45ms breaks 30ms" in decision.reason
 
 
+def test_a_rollback_that_the_server_refuses_once_is_decided_again() -> None:
+    """The window that broke the SLO has not let the change stay."""
+    loop, _ = loop_with(configuration(2))
+    turn(loop, 10.0, measurement(0.020))
+    changed(loop, configuration())
+
+    decisions = []
+    for end in (20.0, 30.0):
+        decisions.append(turn(loop, end, measurement(0.045, running=configuration(2), end=end)))
+        loop.observe(Failed(decisions[-1]))
+
+    assert [decision.rule for decision in decisions] == ["broken on probation"] * 2
+
+
 def test_a_roll_back_to_what_ran_before_takes_it_as_it_was() -> None:
     """A server may run what the user's grids do not have; the nearest on them never ran."""
     running, wanted = configuration(128, 0.001, 8), configuration(16, 0.002, 2)
