@@ -69,7 +69,9 @@ def test_a_step_is_between_the_two_windows_before_it_and_the_two_after_it() -> N
     """A rise from a load in the middle is none from the low one, nor does that one rise to where it ends."""
     rise = likely_rise(np.array([LOW, 6.0, 6.0, HIGH, HIGH]), LOW)
 
-    assert rise == (1, pytest.approx(0.5 / 2))
+    assert rise is not None
+    assert rise.window == 1
+    assert rise.chance == pytest.approx(0.5 / 2)
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,8 @@ def test_what_is_known_of_a_share_is_the_mirror_of_what_is_known_of_the_rest() -
     other_least, other_most = ConfigurationRecord(sure=4.0, sure_kept=1.0).share
 
     assert 0.0 < least < 0.75 < most < 1.0
-    assert (least, most) == (pytest.approx(1.0 - other_most), pytest.approx(1.0 - other_least))
+    assert least == pytest.approx(1.0 - other_most)
+    assert most == pytest.approx(1.0 - other_least)
 
 
 @pytest.mark.parametrize(

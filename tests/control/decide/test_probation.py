@@ -46,8 +46,10 @@ def test_a_rollback_that_the_server_refuses_once_is_decided_again() -> None:
 
     decisions = []
     for end in (20.0, 30.0):
-        decisions.append(turn(loop, end, measurement(0.045, running=configuration(2), end=end)))
-        loop.observe(Failed(decisions[-1]))
+        decision = turn(loop, end, measurement(0.045, running=configuration(2), end=end))
+        assert isinstance(decision, Rollback)
+        decisions.append(decision)
+        loop.observe(Failed(decision))
 
     assert [decision.rule for decision in decisions] == ["broken on probation"] * 2
 

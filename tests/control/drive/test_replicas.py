@@ -277,7 +277,7 @@ def test_what_one_takes_too_late_and_another_refuses_goes_to_none(fleet: Fleet) 
         taking.running = NEW
         return report
 
-    taking.apply = begin  # type: ignore[method-assign]
+    taking.apply = begin  # type: ignore[method-assign, assignment]
 
     first, second, third = (fleet.driver.step() for _ in range(3))
 
