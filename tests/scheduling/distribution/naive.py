@@ -1,18 +1,21 @@
-"""Plain twins of the request distribution policies that believe the profile: slow, written like the paper.
+"""Plain twins of the request distribution policies: slow, written like the paper.
 
-Only the matching is the compiled one, which has tests of its own: of equal costs both must choose alike.
+Only the matching and the predictor are the compiled ones, which have tests of their own: of equal costs both
+must choose alike. Kairos' twin believes the profile.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
 from tests.scheduling.twin import Given
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.distribution.matching import make_matching, match
+from tuner.scheduling.distribution.predictor import learn, make_predictor, predict
 from tuner.scheduling.vocabulary import DISPATCH, DROP
 
 
@@ -163,11 +166,19 @@ class Drs(Base):
 
 
 class Clkwrk(Base):
-    refuse = False
+    refuse = learn = False
 
     def __init__(self, spec: ClusterSpec) -> None:
         super().__init__(spec)
         self.queues: list[list[Request]] = [[] for _ in spec.kinds]
+        self.running: dict[int, tuple[Request, float, float]] = {}  # with start and believed length, s
+        largest = max(session.latency.shape[1] for session in spec.sessions) - 1
+        self.predictor = make_predictor(max(spec.kinds) + 1, len(spec.sessions), largest)
+
+    def latency(self, instance: int, request: Request) -> float:
+        if self.learn:
+            return float(predict(self.predictor, self.spec.kinds[instance], request.session, request.items))
+        return super().latency(instance, request)
 
     def arrive(self, session: int, source: int, number: int, now: float) -> None:
         self.now = now
@@ -184,13 +195,34 @@ class Clkwrk(Base):
 
     def end(self, instance: int, request: Request) -> float:
         free = max(self.free_at.get(instance, 0.0), self.now)
-        queued = sum(self.latency(instance, other) for other in self.queues[instance])
-        return free + (self.travel + queued) + self.latency(instance, request)
+        return free + sum(self.travel + self.latency(instance, q) for q in [*self.queues[instance], request])
+
+    def refuse_late(self, instance: int, queue: list[Request]) -> None:
+        for session in range(len(self.spec.sessions)):
+            mine = [request for request in queue if request.session == session]
+            late = list(takewhile(lambda q: not self.in_time(instance, q), mine))
+            if late:
+                self.commands.append(Given(DROP, session, tuple(q.number for q in late)))
+                queue[:] = [q for q in queue if q not in late]
+
+    def in_time(self, instance: int, request: Request) -> bool:
+        end = self.now + self.travel + self.latency(instance, request)
+        return end <= request.arrival + self.budget(request.session)
+
+    def send(self, request: Request, instance: int) -> None:
+        self.running[instance] = request, self.now + self.travel, self.latency(instance, request)
+        super().send(request, instance)
 
     def finish(self, instance: int, now: float) -> None:
         super().finish(instance, now)
-        if self.queues[instance]:
-            queue = self.queues[instance]
+        request, start, length = self.running[instance]
+        if self.learn:
+            kind = self.spec.kinds[instance]
+            learn(self.predictor, kind, request.session, request.items, now - start, length)
+        queue = self.queues[instance]
+        if self.refuse:
+            self.refuse_late(instance, queue)
+        if queue:
             request = min(queue, key=lambda request: (request.arrival, request.session))
             queue.remove(request)
             self.send(request, instance)

@@ -48,6 +48,12 @@ class TestClkwrk(OfCatalogue):
 
 class TestClkwrkRefusing(OfCatalogue):
     name = "clkwrk"
+    options: ClassVar[dict[str, Any]] = {"refuse": True}
+    promises = True
+
+
+class TestClkwrkLearning(OfCatalogue):
+    name = "clkwrk"
     options: ClassVar[dict[str, Any]] = {"learn": True, "refuse": True}
     believes = False
 

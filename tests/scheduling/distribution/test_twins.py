@@ -1,4 +1,4 @@
-"""Distribution policies policies against their plain twins, on random clusters."""
+"""Distribution policies against their plain twins, on random clusters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.scheduling.distribution.naive import TWINS
+from tests.scheduling.distribution.naive import TWINS, Clkwrk
 from tests.scheduling.scenarios import Scenario, random_scenario
 from tests.scheduling.twin import assert_twin
 from tuner.scheduling.catalogue import build_policy, options_of
@@ -43,6 +43,20 @@ def test_those_that_refuse_are_like_their_twins(name: str, seed: int) -> None:
 
     assert_twin(trace.events, twin, within=1e-9)
     assert trace.dropped or seed != 0
+
+
+@pytest.mark.parametrize("refuse", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_clkwrk_that_learns_is_like_its_twin(seed: int, refuse: bool) -> None:
+    """What waits always takes what is believed at the time when a request comes."""
+    scenario = random_scenario(seed, requests=80)
+    policy = build_policy("clkwrk", scenario.spec, options_of("clkwrk")(refuse=refuse, learn=True))
+    twin = Clkwrk(scenario.spec)
+    twin.refuse, twin.learn = refuse, True
+
+    trace = drive(policy, scenario.arrivals, scenario.stretch, items=sizes(scenario, seed))
+
+    assert_twin(trace.events, twin, within=1e-9)
 
 
 def sizes(scenario: Scenario, seed: int) -> list[int]:
