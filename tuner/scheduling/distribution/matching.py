@@ -73,7 +73,6 @@ def match(work: Matching, rows: int, columns: int) -> None:
         work.owner[column] = -1
         work.price[column] = work.cost[0, column] if rows == columns else 0.0
     for row in range(rows):
-        work.mate[row] = -1
         work.free[row] = row
         if rows == columns:
             for column in range(columns):
@@ -102,17 +101,16 @@ def _reduce(work: Matching, left: int, rows: int, columns: int) -> int:
                 least, column = cost, j
             elif cost < second:
                 second, other = cost, j
-        fallen = work.price[column] - (second - least) if other >= 0 else work.price[column]
+        fallen = work.price[column] - (second - least)
         falls = fallen < work.price[column]
         if falls:
             work.price[column] = fallen
-        elif work.owner[column] >= 0 and other >= 0:
+        elif work.owner[column] >= 0:
             column = other
         loser = work.owner[column]
         work.owner[column] = row
         work.mate[row] = column
         if loser >= 0:
-            work.mate[loser] = -1
             if falls and steps < PATIENCE * rows:
                 index -= 1
                 work.free[index] = loser
