@@ -24,10 +24,11 @@ def test_one_size_makes_times_proportional() -> None:
     assert predict(predictor, 0, 0, 300) == pytest.approx(0.15)
 
 
-def test_two_sizes_make_a_line() -> None:
-    """Times that lie on a line are predicted exactly everywhere after two sizes."""
+@pytest.mark.parametrize("sizes", [(100, 200), (100, 101)])
+def test_two_sizes_make_a_line(sizes: tuple[int, int]) -> None:
+    """Times on a line are predicted exactly everywhere after two sizes, however near to each other."""
     predictor = make_predictor(2, 2, 1000)
-    for items in (100, 200):
+    for items in sizes:
         learn(predictor, 1, 1, items, 0.004 + 0.0003 * items, 0.0)
 
     for items in (1, 150, 1000):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.scheduling.distribution.naive import TWINS, Clkwrk
-from tests.scheduling.scenarios import Scenario, random_scenario
+from tests.scheduling.scenarios import MS, Scenario, random_scenario
 from tests.scheduling.twin import assert_twin
 from tuner.scheduling.catalogue import build_policy, options_of
-from tuner.testing.driver import drive
+from tuner.testing.driver import PolicyRun, drive, tell
 
 OPTIONS: dict[str, dict[str, Any]] = {"kairos": {"learn": False}, "drs": {"threshold": 3}}
 
@@ -27,6 +28,41 @@ def test_like_its_twin(name: str, seed: int) -> None:
 
     assert len(trace.batches) == 80
     assert_twin(trace.events, TWINS[name](scenario.spec), within=1e-9)
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("seed", range(8))
+def test_like_its_twin_when_requests_come_together(name: str, seed: int) -> None:
+    """Of requests of one instant the first session's come first, and of a session those named first."""
+    scenario = random_scenario(seed, requests=60)
+    step = 10 * MS
+    together = [(step * (time // step), session, source) for time, session, source in scenario.arrivals]
+    policy = build_policy(name, scenario.spec, options_of(name)(**OPTIONS.get(name, {})))
+
+    trace = drive(policy, together, scenario.stretch, items=sizes(scenario, seed))
+
+    assert_twin(trace.events, TWINS[name](scenario.spec), within=1e-9)
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_pool_is_counted(name: str, seed: int) -> None:
+    """After every event it is known how many instances are idle, since when, and how many requests wait."""
+    scenario = random_scenario(seed, requests=40)
+    spec = replace(scenario.spec, busy={0: 20 * MS})
+    options = options_of(name)(**OPTIONS.get(name, {}))
+    events = drive(
+        build_policy(name, spec, options), scenario.arrivals, scenario.stretch, items=sizes(scenario, seed)
+    ).events
+
+    again = PolicyRun(policy=build_policy(name, spec, options))
+    for event in events:
+        tell(again, event.kind, event.subject, event.now, event.items)
+        cluster, state = again.policy.cluster, again.policy.pool.state[0]
+        idle = cluster.accelerators["outstanding"] == 0
+        assert state.idle == idle.sum()
+        assert (cluster.accelerators["free_at"][idle] <= event.now).all()
+        assert state.waiting == (cluster.queues["tail"] - cluster.queues["head"]).sum()
 
 
 @pytest.mark.parametrize("name", ["clkwrk", "kairos"])
