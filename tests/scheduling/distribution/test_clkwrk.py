@@ -102,5 +102,6 @@ def test_what_will_be_late_after_all_is_refused_at_its_turn() -> None:
 
     assert drop == Drop(0, (1,))
     assert isinstance(sent, Dispatch)
-    assert (sent.numbers, sent.finish) == ((2,), pytest.approx(13 * MS))
+    assert sent.numbers == (2,)
+    assert sent.finish == pytest.approx(13 * MS)
     assert scheduler.finish(0, 13 * MS) == []
