@@ -153,6 +153,24 @@ def test_memory_is_bounded() -> None:
         assert replay(log, scenario.make_policy()) is None
 
 
+def test_a_log_ends_at_its_limit_or_where_it_was_stopped() -> None:
+    """It says that it is not complete, and replays, also where it ends among the commands of an event."""
+    scenario = random_scenario(11)
+    full, _ = record(scenario)
+    for place in (100, 101, 102, 103):
+        limited, stopped = EventLog(limit=place), EventLog()
+        limited.take(full.entries)
+        stopped.take(full.entries[:place])
+        stopped.stop()
+        stopped.take(full.entries[place:])
+
+        for log in (limited, stopped):
+            assert not log.complete
+            assert log.size == place
+            assert log.entries.tobytes() == full.entries[:place].tobytes()
+            assert replay(log, scenario.make_policy()) is None
+
+
 def test_littles_law() -> None:
     """Requests in the system, summed over time, are the latencies, summed over requests."""
     scenario = random_scenario(4, requests=200)
