@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tuner.errors import InvalidInput
 from tuner.scheduling.catalogue import build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.distribution.predictor import learn, predict, spread
@@ -143,3 +144,16 @@ def test_what_was_believed_is_judged() -> None:
         finish(policy, instance, now)
 
     assert 0.07 < max(spread(policy.predictor, kind, 0) for kind in (0, 1)) < 0.14
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("guard", 1e-3, 1.0), ("penalty", 1.0, 1e6), ("spread", 0.0, 10.0), ("prediction_noise", 0.0, 1.0)],
+)
+def test_constants_have_a_range(name: str, low: float, high: float) -> None:
+    """Both ends are accepted; what is beyond is refused by the option's name."""
+    for value in (low, high):
+        assert getattr(options_of("kairos")(**{name: value}), name) == value
+    for value in (low - 2e-3, 1.001 * high):
+        with pytest.raises(InvalidInput, match=f"^{name}: .* is out of range"):
+            options_of("kairos")(**{name: value})
