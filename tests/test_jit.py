@@ -36,6 +36,16 @@ THEIRS = OURS + "import theirs\nprint(waiting(theirs.Mine(cluster.queues), 0))"
 OWN = OURS + "print(waiting(cluster, 0), sum(waiting.stats.cache_hits.values()))"
 
 
+AT_A_TERMINAL = """
+import io, sys
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+sys.stderr = Terminal()
+"""
+
 TWICE = """
 from tuner._jit import njit
 
@@ -75,6 +85,16 @@ def test_whoever_comes_later_can_read_the_cache(tmp_path: Path) -> None:
 
     assert run(OWN, tmp_path) == "0 0"
     assert run(OWN, tmp_path) == "0 1"
+
+
+@compiled
+def test_who_waits_at_a_terminal_is_told_once_why(tmp_path: Path) -> None:
+    """Nobody is where the functions are in the cache already."""
+    (tmp_path / "mine.py").write_text(TWICE)
+    code = AT_A_TERMINAL + "from mine import twice\ntwice(3), twice(3.0)\nprint(sys.stderr.getvalue())"
+
+    assert run(code, tmp_path) == "compiling what this needs: once for each version, up to a minute"
+    assert run(code, tmp_path) == ""
 
 
 @compiled

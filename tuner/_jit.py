@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from threading import local
+from threading import current_thread, local, main_thread
 from typing import Any, TypeVar
 
 import numba
@@ -88,12 +89,15 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
     _impl_class = _Place
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = None
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
         except Exception:  # unpickling what is damaged, or unknown here, may raise anything
             with suppress(OSError):  # a full disk
                 self.flush()
-            return None
+        if found is None:
+            _say_why_it_takes_long()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if _foreign(getattr(sig, "args", sig)):  # a signature, or the types alone
@@ -103,6 +107,17 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
         # The function works; the next process that compiles it stores it.
         with suppress(Exception):
             super().save_overload(sig, data)
+
+
+@cache
+def _say_why_it_takes_long() -> None:
+    """Tell a person who waits at a terminal that functions are compiled; once in a process.
+
+    A server compiles in another thread, and says so itself.
+    """
+    with suppress(OSError, ValueError):  # a terminal that has gone
+        if current_thread() is main_thread() and sys.stderr is not None and sys.stderr.isatty():
+            print("compiling what this needs: once for each version, up to a minute", file=sys.stderr)
 
 
 @contextmanager
