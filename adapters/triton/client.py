@@ -35,6 +35,10 @@ NO_SUCH_VERSION = (
     "model version is not available",
 )
 """What Triton says of a version that it does not serve, each with another status."""
+NO_INDEX = frozenset(
+    {"NOT_FOUND", "INVALID_ARGUMENT", "UNIMPLEMENTED", "PERMISSION_DENIED", "UNAUTHENTICATED"}
+)
+"""gRPC statuses with which a server, or a proxy that lets only some calls through, keeps back its index."""
 POLICY = "a load applies the model's version_policy; name a version that it keeps with version=, or none"
 LONGEST_NAME = 100
 """Characters of the server's name and of its version."""
@@ -107,7 +111,7 @@ class TritonClient(ControlClient[TritonTarget]):
             except InferenceServerException as error:
                 status, words = _status_and_words(error)
                 # Its status is about the index, not about the model, whose error may be what asks for it.
-                if RESTRICTED in words or status in self.unknown_model:
+                if RESTRICTED in words or status in NO_INDEX:
                     problem = f"{self._target.address} does not list its models: {words} ({status})"
                     raise NoIndex(problem) from error
                 raise

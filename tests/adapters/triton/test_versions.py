@@ -13,7 +13,7 @@ from tritonclient.utils import InferenceServerException
 from tests.adapters.triton.test_deployed_anew import MODEL, Loading
 from tests.adapters.triton.test_limits import TARGET
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.errors import UnknownModel, Unreachable
+from tuner.errors import AdapterError, UnknownModel, Unreachable
 
 
 class Versioned(Loading):
@@ -153,14 +153,16 @@ def test_what_is_not_served_is_named_also_where_the_index_is_restricted(
         TritonBackend(f"{TARGET}{version}")
 
 
-@pytest.mark.parametrize("status", ["NOT_FOUND", "INVALID_ARGUMENT"])
+@pytest.mark.parametrize(
+    "status", ["NOT_FOUND", "INVALID_ARGUMENT", "UNIMPLEMENTED", "PERMISSION_DENIED", "UNAUTHENTICATED"]
+)
 @pytest.mark.parametrize(
     ("version", "named"), [("&version=7", "version 7 of 'mlp'$"), ("", "'mlp'$")], ids=["version", "model"]
 )
 def test_what_is_not_served_is_named_also_where_there_is_no_index(
     monkeypatch: pytest.MonkeyPatch, version: str, named: str, status: str
 ) -> None:
-    """That the index is not found says nothing of the model: it is not asked for again and again."""
+    """That a proxy lets no question for the index through says nothing of the model, nor of the port."""
     server = Latest(MODEL.format(8))
     words = f"Request for unknown model: 'mlp' {version and 'version 7 '}is not found"
 
@@ -176,3 +178,20 @@ def test_what_is_not_served_is_named_also_where_there_is_no_index(
 
     with pytest.raises(UnknownModel, match=f"not serve {named}"):
         TritonBackend(f"{TARGET}{version}")
+
+
+def test_a_server_that_wants_to_know_who_asks_is_not_taken_for_one_without_an_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It refuses every call, so nothing is known of the model."""
+    server = Latest(MODEL.format(8))
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise InferenceServerException("no token", "StatusCode.UNAUTHENTICATED")
+
+    for call in ("get_server_metadata", "get_model_config", "get_model_repository_index"):
+        monkeypatch.setattr(server, call, refuse)
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+
+    with pytest.raises(AdapterError, match=r"UNAUTHENTICATED\); it wants to know who asks"):
+        TritonBackend(TARGET)
