@@ -352,7 +352,7 @@ def _caution(shown: Sequence[AdviceRow]) -> list[str]:
     if not shown or shown[0].name != "best" or shown[0].cost <= min(row.cost for row in shown):
         return []
     return [
-        "best is what costs least one standard deviation (±) above its expected cost; "
+        "best is what costs least if each costs as much more than expected as its estimate is unsure; "
         "a row with a lower cost is less sure"
     ]
 
