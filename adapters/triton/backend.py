@@ -88,7 +88,8 @@ WITHOUT_KNOBS = "the model was deployed anew without a knob that it had"
 CAME = "model '%s': the change of its knobs has put version %s into service, which was copied but not loaded"
 SEQUENCES_ENDED = (
     "model '%s' was reloaded by the change of its instances, which ended the sequences that were open: "
-    "something was written into its version folder since it was loaded (as a Python model's __pycache__)"
+    "most likely something was written into its version folder since it was loaded (as a Python model's "
+    "__pycache__), or this Triton does not change them in place"
 )
 LOST = "with this configuration of '%s' Triton no longer serves %s"
 KNOBS_ONLY = "model '%s' was deployed anew: its knobs are put back, and the rest of it stays as it is now"
