@@ -52,18 +52,18 @@ class Member:
     """That it is left out is not said again before, s on the monotonic clock."""
 
     def news(self) -> str:
-        """Return what to say of it after its name: that it is left out, or counts again; empty if nothing.
+        """Return what to say of it after its name: that it is left out, or counts; empty if nothing.
 
         One that comes and goes all the time does not fill the log.
         """
         now = time.monotonic()
         if self.missed and self.away is None:
             self.missed = False
-            return "answers, and counts again"
+            return "counts from now on" if self.counters is None else "counts again"
         if self.missed or self.away is None or now < self.quiet_until:
             return ""
         self.missed, self.quiet_until = True, now + REFRESH
-        return f"is left out until it answers: {self.away}"
+        return f"is left out for now: {self.away}"
 
 
 class Membership:

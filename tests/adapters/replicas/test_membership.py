@@ -65,17 +65,22 @@ def test_which_replica_is_left_out_is_said_once(
 
     with closing(members):
         assert caplog.messages == []  # whoever opens it may only ask what it can do
-        assert said() == ["bb is left out until it answers: bb is away"]
+        assert said() == ["bb is left out for now: bb is away"]
         assert said() == []
         servers["bb"].up = True
-        assert said() == ["bb answers, and counts again"]
+        assert said() == ["bb counts from now on"]
         assert said() == []
         for up in (False, True, False, True):
             servers["bb"].up = up
             assert said() == []
         now[0] += REFRESH
         servers["bb"].up = False
-        assert said() == ["bb is left out until it answers: bb is away"]
+        assert said() == ["bb is left out for now: bb is away"]
+        servers["bb"].up = True
+        assert said() == ["bb counts again"]
+        now[0] += REFRESH
+        servers["bb"].up = False
+        assert said() == ["bb is left out for now: bb is away"]
         del servers["bb"]
         assert said() == ["bb is no replica any more"]
 
