@@ -51,10 +51,13 @@ class Member:
     quiet_until: float = -math.inf
     """That it is left out is not said again before, s on the monotonic clock."""
 
-    def news(self) -> str:
+    def news(self, pause: float) -> str:
         """Return what to say of it after its name: that it is left out, or counts; empty if nothing.
 
         One that comes and goes all the time does not fill the log.
+
+        Args:
+            pause: For how long it is not said again that it is left out, s.
         """
         now = time.monotonic()
         if self.missed and self.away is None:
@@ -62,7 +65,7 @@ class Member:
             return "counts from now on" if self.counters is None else "counts again"
         if self.missed or self.away is None or now < self.quiet_until:
             return ""
-        self.missed, self.quiet_until = True, now + REFRESH
+        self.missed, self.quiet_until = True, now + pause
         return f"is left out for now: {self.away}"
 
 
@@ -307,7 +310,7 @@ class Membership:
             answered, others = [], [self._totals_of_gone]
             timed = all(member.quantiles for target, member in self._members.items() if target in answers)
             for target, member in self._members.items():
-                if news := member.news():
+                if news := member.news(self._refresh):
                     log.warning("%s %s", target, news)
                 if target in answers:
                     member.counters = answers[target]

@@ -56,7 +56,7 @@ def test_which_replica_is_left_out_is_said_once(
 ) -> None:
     """Also of one that was away from the beginning; of one that comes and goes all the time seldom."""
     servers["bb"].up = False
-    members = Membership("fake://all", lambda: list(servers), opener(servers), refresh=0.0)
+    members = Membership("fake://all", lambda: list(servers), opener(servers), refresh=5.0)
 
     def said() -> list[str]:
         caplog.clear()
@@ -68,20 +68,21 @@ def test_which_replica_is_left_out_is_said_once(
         assert said() == ["bb is left out for now: bb is away"]
         assert said() == []
         servers["bb"].up = True
+        now[0] += 5
         assert said() == ["bb counts from now on"]
         assert said() == []
-        for up in (False, True, False, True):
-            servers["bb"].up = up
-            assert said() == []
-        now[0] += REFRESH
         servers["bb"].up = False
         assert said() == ["bb is left out for now: bb is away"]
         servers["bb"].up = True
         assert said() == ["bb counts again"]
-        now[0] += REFRESH
+        for up in (False, True, False, True):
+            servers["bb"].up = up
+            assert said() == []
+        now[0] += 5
         servers["bb"].up = False
         assert said() == ["bb is left out for now: bb is away"]
         del servers["bb"]
+        now[0] += 5
         assert said() == ["bb is no replica any more"]
 
 
