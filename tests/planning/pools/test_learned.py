@@ -234,7 +234,10 @@ def test_what_goes_beyond_what_was_seen_is_noted(tmp_path: Path) -> None:
         ({"g4dn.xlarge": {"rm2": "damaged.jsonl"}}, "damaged.jsonl line 1: has a damaged profile"),
         ({"g4dn.xlarge": {"rm2": "batches.jsonl"}}, "batches.jsonl line 1: has damaged batches"),
         ({"g4dn.xlarge": {"rm2": "negative.jsonl"}}, "has a damaged profile"),
+        ({"g4dn.xlarge": {"rm2": "knobs.jsonl"}}, "knobs.jsonl line 1: has damaged knobs"),
+        ({"g4dn.xlarge": {"rm2": "roles.jsonl"}}, "roles.jsonl line 1: has damaged knobs"),
         ({"g4dn.xlarge": {"rm2": "binary.jsonl"}}, "is not text"),
+        ({"g4dn.xlarge": {"rm2": "sweep.json"}}, "sweep.json row 2: its windows are no list; give what"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, learned: object, said: str) -> None:
@@ -246,7 +249,14 @@ def test_mistakes_are_told(tmp_path: Path, learned: object, said: str) -> None:
     (tmp_path / "batches.jsonl").write_text(json.dumps(window() | {"batches": {"1" * 12: 1}}) + "\n")
     negative = {"alpha": -1.0, "beta": 2.0, "largest": 1, "executions": 9}
     (tmp_path / "negative.jsonl").write_text(json.dumps(window() | {"profile": negative}) + "\n")
+    (tmp_path / "knobs.jsonl").write_text(
+        json.dumps(window() | {"configuration": {"instances": None}}) + "\n"
+    )
+    (tmp_path / "roles.jsonl").write_text(
+        json.dumps(window() | {"roles": {"instances": ["parallelism"]}}) + "\n"
+    )
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "sweep.json").write_text(json.dumps({"rows": [{"windows": [window()]}, {"windows": None}]}))
 
     with pytest.raises(InvalidInput) as error:
         plan_with(tmp_path, learned)

@@ -159,7 +159,12 @@ def _read_windows(path: Path) -> tuple[list[Mapping[str, Any]], bool]:
 def _windows_of_sweep(sweep: Mapping[str, Any], path: Path) -> list[Mapping[str, Any]]:
     """Return the undisturbed windows of a sweep, each with the roles of its knobs."""
     roles = _roles(sweep.get("knobs"))
-    windows = [window for row in sweep["rows"] if isinstance(row, dict) for window in row.get("windows", [])]
+    windows: list[Any] = []
+    for number, row in enumerate(sweep["rows"], 1):
+        found = row.get("windows", []) if isinstance(row, dict) else []
+        if not isinstance(found, list):
+            raise InvalidInput(f"--profiles {path} row {number}", "its windows are no list", _FIX)
+        windows += found
     return [{**_checked_window(one, f"{path}"), "roles": roles} for one in windows if _is_usable(one)]
 
 
@@ -185,6 +190,8 @@ def _checked_window(value: Any, place: str) -> Mapping[str, Any]:
     """Return a window after checking the fields that are used here."""
     if not (isinstance(value, dict) and isinstance(value.get("configuration"), dict) and "profile" in value):
         raise InvalidInput(f"--profiles {place}", "is no observed window", _FIX)
+    if not _are_knobs(value["configuration"], value.get("roles") or {}):
+        raise InvalidInput(f"--profiles {place}", "has damaged knobs", _FIX)
     profile = value["profile"]
     names = ("alpha", "beta", "largest", "executions")
     if profile is not None and not (
@@ -197,6 +204,12 @@ def _checked_window(value: Any, place: str) -> Mapping[str, Any]:
     if not (isinstance(batches, dict) and all(_is_batch(size, count) for size, count in batches.items())):
         raise InvalidInput(f"--profiles {place}", "has damaged batches", _FIX)
     return value
+
+
+def _are_knobs(values: Mapping[str, Any], roles: Any) -> bool:
+    """Whether these can be the values of knobs by their names, and their roles."""
+    numbers = all(isinstance(one, int | float) and abs(one) < 1 << 53 for one in values.values())
+    return numbers and isinstance(roles, dict) and all(isinstance(one, str) for one in roles.values())
 
 
 def _is_batch(size: str, count: Any) -> bool:
