@@ -75,6 +75,7 @@ def test_the_page_shows_what_happens(page: Page) -> None:
     assert page.locator("#latency .change").count() >= 1
     expect(page.locator("#knobs")).to_contain_text("max_batch_size")
     expect(page.locator("#decisions")).to_contain_text("breaks 30ms")
+    expect(page.locator("#decisions")).not_to_contain_text("would apply")
     expect(page.locator("#events")).to_contain_text("it runs")
     expect(page.locator("#costs .running")).to_have_count(1)
     assert page.locator("#costs .cell").count() == 5 * 3
@@ -83,6 +84,7 @@ def test_the_page_shows_what_happens(page: Page) -> None:
 
     page.get_by_role("button", name="b recommend").click()
     expect(page.get_by_role("heading", name="b", exact=True)).to_be_visible()
+    expect(page.locator("#decisions")).to_contain_text("would apply: ")
     expect(page.get_by_role("button", name="Roll back", exact=True)).to_be_disabled()
 
 
