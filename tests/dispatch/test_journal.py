@@ -68,6 +68,15 @@ def test_a_request_is_explained() -> None:
     assert "to accelerator 0, to start at" in said[1]
 
 
+def test_a_log_without_events_is_called_so(run: Run, tmp_path: Path) -> None:
+    """As of a dispatcher that was stopped before it listened."""
+    Journal().save(path := tmp_path / "log.npz")
+
+    ended = run("dispatch", str(path), "--replay")
+
+    assert (ended.code, ended.out) == (0, f"{path}: no events\n")
+
+
 @pytest.mark.parametrize("damage", ["text", "empty", "cut", "changed"])
 def test_what_is_no_log(tmp_path: Path, damage: str) -> None:
     """It is refused with its name, as is one that was damaged."""

@@ -261,9 +261,11 @@ def test_one_that_is_ended_while_it_begins_never_listens(
     compiled = threading.Event()
     monkeypatch.setattr("tuner.dispatch.process.compile_policy", lambda *_: compiled.wait(60))
     said: list[str] = []
+    log = tmp_path / "events.npz"
+    log.write_bytes(b"of the run before")
 
     async def main() -> None:
-        process = DispatchProcess(config(on("m", "a")), said.append, tmp_path / "events.npz")
+        process = DispatchProcess(config(on("m", "a")), said.append, log)
         serving = asyncio.create_task(process.serve())
         await asyncio.sleep(0)
         process.stop()
@@ -274,7 +276,8 @@ def test_one_that_is_ended_while_it_begins_never_listens(
 
     asyncio.run(main())
 
-    assert said[1:] == ["ended"]
+    assert said[1:] == [f"there were no events: {log} stays as it was", "ended"]
+    assert log.read_bytes() == b"of the run before"
 
 
 @pytest.mark.parametrize("early", [False, True])

@@ -94,6 +94,9 @@ def _replay(file: Path) -> None:
     from tuner.dispatch.journal import Journal
 
     journal = Journal.load(file)
+    if not journal.size:
+        print(f"{file}: no events")
+        return
     differences = 0
     for number, segment in enumerate(journal.segments, 1):
         with _whole(file, number):

@@ -162,6 +162,11 @@ class Journal:
         self.segments: list[Segment] = []
         self._limit = limit
 
+    @property
+    def size(self) -> int:
+        """How many entries it has."""
+        return sum(segment.log.size for segment in self.segments)
+
     def begin(self, policy: str, options: Any, spec: ClusterSpec) -> Segment:
         """Begin a segment: a scheduler of this policy starts. With nothing left it is empty, and not kept."""
         left = self._limit - sum(segment.size for segment in self.segments)

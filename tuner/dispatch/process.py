@@ -47,7 +47,7 @@ class DispatchProcess:
     Args:
         config: Of the dispatcher.
         say: Receives a sentence for the operator.
-        log: File of the event log, written at the end.
+        log: File of the event log, written at the end; one from before stays where nothing happened.
         read: Reads the configuration again; without it, it is never read again.
     """
 
@@ -92,7 +92,9 @@ class DispatchProcess:
         self._ended.set()
 
     async def serve(self, started: Callable[[], None] = lambda: None) -> None:
-        """Listen, answer, and drain at the end; one that is stopped before it listens does not begin to.
+        """Listen, answer, and drain at the end.
+
+        One that is stopped before it listens does not begin to, unless it is just opening its ports.
 
         Args:
             started: Called once it listens.
@@ -112,9 +114,17 @@ class DispatchProcess:
             await self.dispatcher.close()
             if self._tracing is not None:
                 await asyncio.to_thread(self._tracing.close)
-            if self._journal is not None and self._log is not None:
-                self._journal.save(self._log)
+            self._save()
         self._say("ended")
+
+    def _save(self) -> None:
+        """Write the event log; one without events takes no other's place."""
+        if self._journal is None or self._log is None:
+            return
+        if self._journal.size or not self._log.exists():
+            self._journal.save(self._log)
+        else:
+            self._say(f"there were no events: {self._log} stays as it was")
 
     async def _listen(self, started: Callable[[], None]) -> None:
         """Listen until the end, and drain."""
