@@ -27,7 +27,6 @@ __all__ = [
     "put_back",
     "restore_all",
     "restore_each",
-    "taken_back",
 ]
 
 IN_DOUBT = (Unreachable, TimedOut)
@@ -114,12 +113,3 @@ def failure(problem: str, doubtful: Mapping[str, TunerError], as_before: str) ->
     kinds = [type(error) for error in doubtful.values() if isinstance(error, IN_DOUBT)]
     kind = StillLoading if StillLoading in kinds else next(iter(kinds), AdapterError)
     return kind(f"{problem}; not certain to run as before: {', '.join(names)}")
-
-
-def taken_back(error: AdapterError) -> bool:
-    """Whether a change failed at one of several backends, and all that had it were asked to go back.
-
-    Args:
-        error: Of the change: the :func:`failure`, raised from what went wrong at that one.
-    """
-    return isinstance(error.__cause__, TunerError)

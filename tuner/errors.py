@@ -166,6 +166,9 @@ class AdapterError(TunerError):
         message: It may repeat the server's words, so it is kept to one line that is not endless.
     """
 
+    taken_back = False
+    """Whether one of several replicas refused the change, and the others were asked to go back."""
+
     def __init__(self, message: str | TunerError = "") -> None:
         super().__init__(one_line(str(message), LONGEST_MESSAGE))
 

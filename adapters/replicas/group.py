@@ -139,7 +139,9 @@ class ReplicaGroup:
                 last = () if isinstance(error, UNTOUCHED) else (target,)
                 changed = {name: before[name] for name in (*reports, *doubtful, *last)}
                 doubtful = put_back(members, changed) | doubtful
-                raise failure(f"{target}: {error}", doubtful, "the other replicas went back") from error
+                problem = failure(f"{target}: {error}", doubtful, "the other replicas went back")
+                problem.taken_back = True
+                raise problem from error
         if not reports:
             raise failure("no replica answers", doubtful, "")
         parts = list(reports.values())

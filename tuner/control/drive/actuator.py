@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tuner.adapters.backend import ApplyReport
-from tuner.adapters.rollback import taken_back
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
@@ -154,7 +153,7 @@ class Actuator:
         except AdapterError as error:
             self._notify(f"applying failed: {error}")
             self._loop.observe(on.Failed(decision, refused=False))
-            return Outcome("failed", str(error), certain=not asked, taken_back=taken_back(error))
+            return Outcome("failed", str(error), certain=not asked, taken_back=error.taken_back)
         self._reconciler.running = report.configuration
         self._reconciler.lost = self._reconciler.theirs = None
         self._windows.changed(report)
