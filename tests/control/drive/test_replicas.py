@@ -65,6 +65,20 @@ def test_what_prevails(each: list[Configuration], wanted: Configuration, prevail
     assert bool(found.apart) == (len(set(each)) > 1)
 
 
+@pytest.mark.parametrize(
+    ("each", "wanted", "prevails"),
+    [([B, B, A], B, A), ([B, B, C], B, C), ([B, B, B], B, B), ([A, A, C], A, A)],
+)
+def test_what_one_has_refused_prevails_only_where_all_run_it(
+    each: list[Configuration], wanted: Configuration, prevails: Configuration
+) -> None:
+    """Or where it was applied before: then the change only made them alike."""
+    found = taken_together(each, SPACE, applied=A, original=FIRST, wanted=wanted, refused=True)
+
+    assert found.configuration == prevails
+    assert bool(found.apart) == (len(set(each)) > 1)
+
+
 def test_what_our_clients_have_is_lost_by_no_replica() -> None:
     """Two of three have restarted: with the limit that our clients have meanwhile."""
     limit = Knob(name="max_in_flight", grid=(4.0, 16.0), default=16.0, of_clients=True)
@@ -259,25 +273,32 @@ def late(fleet: Fleet, name: str) -> None:
     server.apply = apply_late  # type: ignore[method-assign]
 
 
-def test_what_one_takes_too_late_and_another_refuses_goes_to_none(fleet: Fleet) -> None:
-    """It goes back as the others did, and they are not asked for it again."""
-    heard: list[str] = []
-    driver(fleet, heard.append)
-    taking, refusing = fleet.servers["a"], fleet.servers["c"]
-    refusing.fails = {NEW: Refused("out of memory")}
-    apply = taking.apply
+def later(fleet: Fleet, name: str) -> None:
+    """The next change of a replica comes about only after it was asked to go back, and seemed to be."""
+    server = fleet.servers[name]
+    apply = server.apply
 
     def begin(_: Configuration) -> NoReturn:
-        taking.apply = go_back  # type: ignore[method-assign]
+        server.apply = go_back  # type: ignore[method-assign]
         raise StillLoading("did not load it within 90 s; it may still do so")
 
     def go_back(wanted: Configuration) -> ApplyReport:
-        taking.apply = apply  # type: ignore[method-assign]
+        server.apply = apply  # type: ignore[method-assign]
         report = apply(wanted)  # it still runs that
-        taking.running = NEW
+        server.running = NEW
         return report
 
-    taking.apply = begin  # type: ignore[method-assign, assignment]
+    server.apply = begin  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("taking", [["a"], ["a", "b"]])
+def test_what_some_take_too_late_and_another_refuses_goes_to_none(fleet: Fleet, taking: list[str]) -> None:
+    """They go back, also where they are most of them, and none is asked for it again."""
+    heard: list[str] = []
+    driver(fleet, heard.append)
+    fleet.servers["c"].fails = {NEW: Refused("out of memory")}
+    for name in taking:
+        later(fleet, name)
 
     first, second, third = (fleet.driver.step() for _ in range(3))
 
@@ -285,6 +306,21 @@ def test_what_one_takes_too_late_and_another_refuses_goes_to_none(fleet: Fleet) 
     assert fleet.running == [OLD, OLD, OLD]
     assert fleet.loop.memory.banned(fleet.loop.level) == [SPACE.encode(NEW)]
     assert not any("came about after all" in sentence for sentence in heard)
+
+
+def test_a_refusal_of_what_was_in_force_before_changes_nothing(fleet: Fleet) -> None:
+    """Two have lost it, of which one is late and one refuses it at first: all get it in the end."""
+    fleet.driver.step()
+    set_apart(fleet, NEW, OLD, OLD)
+    late(fleet, "b")
+    fleet.servers["c"].fails = {NEW: Refused("out of memory")}
+
+    first = fleet.driver.step()
+    fleet.servers["c"].fails.clear()
+    second = fleet.driver.step()
+
+    assert (first.outcome, second.outcome) == ("failed", "applied")
+    assert fleet.running == [NEW, NEW, NEW]
 
 
 def test_a_canary_that_takes_a_change_too_late_goes_back(fleet: Fleet) -> None:

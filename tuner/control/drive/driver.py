@@ -306,14 +306,17 @@ class Driver:
         """
         if shown is not None and not isinstance(self.backend, Canary):
             return Found(shown)
-        each, space, wanted = configurations(self.backend), self.loop.space, self.running
+        each = configurations(self.backend)
         before, self._turnover = self._turnover, self._count_turnover()
         self.reconciler.may_have_restarted |= self._turnover != before
         change = self.reconciler.unconfirmed
-        if change is not None and not change.taken_back:
-            wanted = change.wanted
         return taken_together(
-            each, space, applied=self.running, original=self.reconciler.original, wanted=wanted
+            each,
+            self.loop.space,
+            applied=self.running,
+            original=self.reconciler.original,
+            wanted=self.running if change is None else change.wanted,
+            refused=change is not None and change.taken_back,
         )
 
     def _count_turnover(self) -> int:

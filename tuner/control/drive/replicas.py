@@ -8,6 +8,8 @@ changed by hand. Then one of the configurations prevails, and all are to have it
 2. what was applied, if as many run it as anything else; or if one still does, and all others run what the
    server ran at first, as restarted ones do
 3. what most of them run: somebody has changed those
+
+A change that one of them has refused counts for nothing as long as another runs something else.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ def taken_together(
     applied: Configuration,
     original: Configuration,
     wanted: Configuration,
+    refused: bool = False,
 ) -> Found:
     """Return what replicas run together.
 
@@ -46,12 +49,15 @@ def taken_together(
         applied: What was applied to them.
         original: What they ran at first.
         wanted: What a change was to bring about whose end was not seen; else what was applied.
+        refused: Whether one of them has refused what was wanted. The others may come to run it late.
     """
     kinds = [space.nearest(one) for one in each]
     counts = Counter(kinds)
     # Our own clients have one limit for all, which no replica can lose.
     known = [space.with_clients(one, each[0]) for one in (applied, original, wanted)]
     ours, first, asked = map(space.nearest, known)
+    if refused and asked != ours and len(counts) > 1:
+        del counts[asked]
     prevails = counts.most_common(1)[0][0]
     if asked in counts and asked != ours:
         prevails = asked
