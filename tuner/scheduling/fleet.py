@@ -21,11 +21,10 @@ import numpy as np
 from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.requests import dispatch
 from tuner.scheduling.tournament import key_of, least_index, least_key, set_key, tree_of
-from tuner.scheduling.vocabulary import Cluster, records
+from tuner.scheduling.vocabulary import TOLERANCE, Cluster, records
 
 __all__ = [
     "AHEAD",
-    "TOLERANCE",
     "Fleet",
     "can_serve",
     "delay",
@@ -45,8 +44,6 @@ __all__ = [
 
 AHEAD = 8
 """Batches that may be outstanding on one accelerator; with a slow network several are on the way at once."""
-TOLERANCE = 5e-10
-"""s by which rounding may let a batch end after a deadline; half of what drivers forgive."""
 
 SENT = np.dtype(
     [

@@ -23,12 +23,15 @@ __all__ = [
     "QUEUE",
     "REQUEST",
     "SESSION",
+    "TOLERANCE",
     "Cluster",
     "records",
 ]
 
 NEVER = np.inf
 """The time of a timer that is not set."""
+TOLERANCE = 5e-10
+"""s by which rounding may let a batch end after a deadline; half of what drivers forgive."""
 
 # Kinds of command.
 DISPATCH = 0  # send `count` requests of a queue, from `first` on, to an accelerator

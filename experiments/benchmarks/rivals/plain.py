@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.fleet import TOLERANCE
+from tuner.scheduling.vocabulary import TOLERANCE
 
 __all__ = ["DROPPED", "SLACK", "PlainPolicy", "Tally", "simulate_plain"]
 

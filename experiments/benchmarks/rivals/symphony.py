@@ -13,7 +13,7 @@ from tuner.experiments.benchmarks.rivals.plain import SLACK, PlainPolicy
 from tuner.scheduling.batching.candidate import LOOK, NOTICEABLE, WINDOW
 from tuner.scheduling.batching.symphony import GRACE
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.fleet import TOLERANCE
+from tuner.scheduling.vocabulary import TOLERANCE
 
 __all__ = ["PlainSymphony"]
 

@@ -16,7 +16,7 @@ from tests.scheduling.twin import Given
 from tuner.scheduling.cluster import ClusterSpec
 from tuner.scheduling.distribution.matching import make_matching, match
 from tuner.scheduling.distribution.predictor import learn, make_predictor, predict
-from tuner.scheduling.vocabulary import DISPATCH, DROP
+from tuner.scheduling.vocabulary import DISPATCH, DROP, TOLERANCE
 
 
 @dataclass
@@ -186,7 +186,7 @@ class Clkwrk(Base):
         ends = [self.end(instance, request) for instance in range(len(self.spec.kinds))]
         ahead = [len(queue) + (i in self.free_at) for i, queue in enumerate(self.queues)]
         best = min(range(len(ends)), key=lambda instance: (ends[instance], ahead[instance], instance))
-        if self.refuse and ends[best] > now + self.budget(session):
+        if self.refuse and ends[best] > now + self.budget(session) + TOLERANCE:
             self.commands.append(Given(DROP, session, (number,)))
             return
         self.queues[best].append(request)
@@ -207,7 +207,7 @@ class Clkwrk(Base):
 
     def in_time(self, instance: int, request: Request) -> bool:
         end = self.now + self.travel + self.latency(instance, request)
-        return end <= request.arrival + self.budget(request.session)
+        return end <= request.arrival + self.budget(request.session) + TOLERANCE
 
     def send(self, request: Request, instance: int) -> None:
         self.running[instance] = request, self.now + self.travel, self.latency(instance, request)

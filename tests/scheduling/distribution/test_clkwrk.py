@@ -11,6 +11,7 @@ from tests.scheduling.scenarios import MS
 from tuner.scheduling.catalogue import build_policy, options_of, set_beliefs
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.scheduler import Dispatch, Drop, Scheduler
+from tuner.scheduling.vocabulary import TOLERANCE
 
 
 def cluster(
@@ -27,21 +28,35 @@ def refusing(spec: ClusterSpec, **options: Any) -> Scheduler:
     return Scheduler(build_policy("clkwrk", spec, options_of("clkwrk")(refuse=True, **options)))
 
 
-@pytest.mark.parametrize(("slo", "taken"), [(11.5 * MS, 2), (12.1 * MS, 3), (15.9 * MS, 3), (16.1 * MS, 4)])
-def test_every_request_ahead_travels(slo: float, taken: int) -> None:
-    """Each is sent when the one before has ended: of 3 ms and 1 ms on the way they end at 4, 8, 12 and 16."""
-    scheduler = refusing(cluster(slo))
+@pytest.mark.parametrize(
+    ("slo", "takes", "taken"),
+    [
+        (11.5 * MS, 3 * MS, 2),
+        (12.1 * MS, 3 * MS, 3),
+        (15.9 * MS, 3 * MS, 3),
+        (16.1 * MS, 3 * MS, 4),
+        (12.0 * MS, 2 * MS, 4),
+        (10.0 * MS, 1 * MS, 5),
+    ],
+)
+def test_every_request_ahead_travels(slo: float, takes: float, taken: int) -> None:
+    """Each is sent when the one before has ended: of 3 ms and 1 ms on the way they end at 4, 8, 12 and 16.
+
+    Of 2 ms the fourth ends at 12, of 1 ms the fifth at 10, exactly in time: rounding refuses none, when it
+    comes or at its turn.
+    """
+    scheduler = refusing(cluster(slo, per_item=(takes,)))
 
     commands = [command for _ in range(5) for command in scheduler.arrive(0, 0.0)]
     ends = [command.finish for command in commands if isinstance(command, Dispatch)]
-    for number in range(taken - 1):
-        (command,) = scheduler.finish(0, 4 * (number + 1) * MS)
+    for _ in range(taken - 1):
+        (command,) = scheduler.finish(0, ends[-1])
         assert isinstance(command, Dispatch)
         ends.append(command.finish)
 
     assert sum(isinstance(command, Drop) for command in commands) == 5 - taken
-    assert ends == pytest.approx([4 * (number + 1) * MS for number in range(taken)])
-    assert max(ends) <= slo
+    assert ends == pytest.approx([(takes + MS) * (number + 1) for number in range(taken)])
+    assert max(ends) <= slo + TOLERANCE
 
 
 @pytest.mark.parametrize(("took", "refused"), [(9 * MS, False), (10 * MS, True)])

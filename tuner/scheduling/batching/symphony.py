@@ -53,7 +53,6 @@ from tuner.scheduling.batching.candidate import (
 )
 from tuner.scheduling.cluster import ClusterSpec, build_cluster
 from tuner.scheduling.fleet import (
-    TOLERANCE,
     delay,
     earliest,
     earliest_of,
@@ -68,7 +67,7 @@ from tuner.scheduling.fleet import (
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import arrival_of, begin, deadline, push, waiting
 from tuner.scheduling.tournament import key_of, least_index, least_key, make_tree, set_key
-from tuner.scheduling.vocabulary import OK, Cluster, records
+from tuner.scheduling.vocabulary import OK, TOLERANCE, Cluster, records
 
 __all__ = [
     "DropRule",

@@ -26,7 +26,7 @@ from tuner.scheduling.distribution.pool import Pool, ended, make_pool, oldest, s
 from tuner.scheduling.distribution.predictor import Predictor, believed, learn_last, make_predictor
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, deadline, drop, items_of, push, waiting
-from tuner.scheduling.vocabulary import OK, Cluster, records
+from tuner.scheduling.vocabulary import OK, TOLERANCE, Cluster, records
 
 __all__ = ["Clkwrk", "ClkwrkOptions", "build", "derive"]
 
@@ -165,7 +165,7 @@ def _best(policy: Clkwrk, session: int) -> tuple[int, bool]:
         if end < earliest or (end == earliest and ahead < least):
             best, earliest, least = accelerator, end, ahead
     # The deadline is the same on all: where the request ends first it meets it, if it does anywhere.
-    return best, earliest <= latest
+    return best, earliest <= latest + TOLERANCE
 
 
 @njit_flat
@@ -190,7 +190,7 @@ def _refuse_late(policy: Clkwrk, accelerator: int, queue: int) -> None:
     start, head = cluster.board[0].now + travel(cluster), cluster.queues[queue].head
     while late < waiting(cluster, queue):
         length = _time_of(policy, accelerator, queue, head + late)
-        if start + length <= deadline(cluster, queue, head + late):
+        if start + length <= deadline(cluster, queue, head + late) + TOLERANCE:
             break
         _left(policy, accelerator, length)
         late += 1
