@@ -107,6 +107,19 @@ def test_a_long_queue_is_counted_after_several_that_were_learned_from() -> None:
     assert unknown == [0, 1]
 
 
+def test_what_was_not_executed_is_not_counted_as_learned_from() -> None:
+    """Of about 250 that wait, as above."""
+    policy = build_policy("clkwrk", cluster(1e3), options_of("clkwrk")(learn=True))
+    scheduler = Scheduler(policy)
+    for _ in range(251):
+        scheduler.arrive(0, 0.0)
+
+    scheduler.finish(0, 11 * MS, void=True)
+    assert policy.loads[0].learned == 0
+    scheduler.finish(0, 22 * MS)
+    assert policy.loads[0].learned == 1
+
+
 def test_what_will_be_late_after_all_is_refused_at_its_turn() -> None:
     """At 9 ms, as the first has ended 5 ms late, the second of 15 ms could end at 25, the third at 13 ms."""
     scheduler = refusing(cluster(24.5 * MS))

@@ -128,8 +128,7 @@ def arrive(policy: Clkwrk, session: int, source: int, number: int, now: float) -
 @njit_flat
 def finish(policy: Clkwrk, accelerator: int, now: float) -> int:
     """See :func:`tuner.scheduling.policy.finish`."""
-    learn_last(policy, accelerator, ended(policy, accelerator, now))
-    if policy.rule[0].learns:
+    if learn_last(policy, accelerator, ended(policy, accelerator, now)):
         _count_kind(policy, policy.cluster.accelerators[accelerator].kind)
     if policy.loads[accelerator].waiting:
         _send(policy, accelerator)

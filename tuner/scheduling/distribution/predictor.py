@@ -139,10 +139,15 @@ def believed(policy: Learning, kind: int, session: int, items: int) -> float:
 
 
 @njit_inline
-def learn_last(policy: Learning, accelerator: int, took: float) -> None:
-    """Learn from the request that an accelerator has just executed, if it is known and the policy learns."""
-    if policy.cluster.board[0].void:
-        return
-    if policy.rule[0].learns and policy.pool.running[accelerator].items:
+def learn_last(policy: Learning, accelerator: int, took: float) -> bool:
+    """Learn from the request that an accelerator has just executed, if it is known and the policy learns.
+
+    Returns:
+        Whether it was learned from.
+    """
+    learns = policy.rule[0].learns and not policy.cluster.board[0].void
+    if learns and policy.pool.running[accelerator].items:
         last, kind = policy.pool.running[accelerator], policy.cluster.accelerators[accelerator].kind
         learn(policy.predictor, kind, last.session, last.items, took, last.length)
+        return True
+    return False
