@@ -32,7 +32,8 @@ __all__ = ["Clkwrk", "ClkwrkOptions", "build", "derive"]
 
 SHORT = 100
 """Requests of a queue that is counted again whenever something was learned; one n times as long is counted
-after every n-th time, so that the work per request is bounded however long queues are."""
+after every n-th time. So the work per request is bounded however long queues are, but grows with the
+instances of a kind, whose queues are all counted."""
 
 RULE = np.dtype(
     [
@@ -95,7 +96,7 @@ def derive(policy: Clkwrk, options: ClkwrkOptions | None = None) -> None:  # noq
         policy: Modified in place.
         options: Those that it was built with.
     """
-    # Only what waits: before `arrive` has compiled it, `_count` would be compiled to slower code here.
+    # Only what waits: before `finish` is compiled, `_count` would be compiled to slower code here.
     for accelerator in np.flatnonzero(policy.loads["waiting"]).tolist():
         _count(policy, accelerator)
 
@@ -218,7 +219,10 @@ def _left(policy: Clkwrk, accelerator: int, length: float) -> None:
 
 @njit_flat
 def _count_kind(policy: Clkwrk, kind: int) -> None:
-    """Count the queues of a kind of instances again, of which more was learned: long ones not every time."""
+    """Count the queues of a kind of instances again, of which more was learned: long ones not every time.
+
+    Of each instance up to about `SHORT` requests are counted, on average.
+    """
     for accelerator in range(policy.loads.size):
         load = policy.loads[accelerator]
         if load.waiting and policy.cluster.accelerators[accelerator].kind == kind:
