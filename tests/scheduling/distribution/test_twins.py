@@ -44,13 +44,20 @@ def test_like_its_twin_when_requests_come_together(name: str, seed: int) -> None
     assert_twin(trace.events, TWINS[name](scenario.spec), within=1e-9)
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        *((name, {}) for name in TWINS),
+        ("clkwrk", {"refuse": True, "learn": True}),
+        ("kairos", {"refuse": True}),
+    ],
+)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_pool_is_counted(name: str, seed: int) -> None:
+def test_the_pool_is_counted(name: str, more: dict[str, Any], seed: int) -> None:
     """After every event it is known how many instances are idle, since when, and how many requests wait."""
     scenario = random_scenario(seed, requests=40)
     spec = replace(scenario.spec, busy={0: 20 * MS})
-    options = options_of(name)(**OPTIONS.get(name, {}))
+    options = options_of(name)(**OPTIONS.get(name, {}), **more)
     events = drive(
         build_policy(name, spec, options), scenario.arrivals, scenario.stretch, items=sizes(scenario, seed)
     ).events
