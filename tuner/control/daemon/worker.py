@@ -317,7 +317,7 @@ class Worker:
                 try:
                     record = self._turn(driver, maintenance)
                 except StorageError as error:  # the driver does nothing that it could not write down
-                    lost = f"this window is lost, and nothing is changed until it can be stored: {error}"
+                    lost = f"this window is lost, and nothing is changed until that works: {error}"
                     self._say(lost, note=False, level=logging.ERROR)
                     self._clock.sleep(FIRST_PAUSE)
                     continue
