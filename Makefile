@@ -8,7 +8,7 @@
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation
 # make coverage what these and `make test` run, line by line; it takes twice their time
 PYTHON ?= python3
-# One more than there are cores: tests of live servers mostly wait.
+# One more than there are cores: tests of live servers mostly wait. Without groups, `loadgroup` hands out one test at a time.
 WORKERS ?= 3
 # One for each Python: `make test-fast PYTHON=python3.13 VENV=.venv-3.13`
 VENV ?= .venv

@@ -32,22 +32,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of compiled functions, and say which tests have to run in the same process.
+    """Mark the tests of compiled functions, and let tests of live servers, which wait long, come first.
 
-    Tests of one kind of live server share it; they wait long and therefore come first. The tests of a file
-    share its fixtures.
+    Each process takes one test at a time, of any file. To keep the tests of a file or of a kind of server in
+    one process takes as long, and the one server then has to outlive hundreds of changes.
     """
     folders = kernels.folders_of_tests()
     for item in items:
         if item.path.parent in folders:
             item.add_marker(pytest.mark.kernels)
-        item.add_marker(pytest.mark.xdist_group(_server(item) or item.nodeid.partition("::")[0]))
-    items.sort(key=lambda item: not _server(item))
-
-
-def _server(item: pytest.Item) -> str:
-    """The kind of live server that a test talks to, if it does."""
-    return next((kind for kind in ("triton", "tfserving") if item.get_closest_marker(kind) is not None), "")
+    items.sort(key=lambda item: not any(map(item.get_closest_marker, ("triton", "tfserving"))))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
