@@ -98,10 +98,11 @@ class ReplicaGroup:
         lacks = dict.fromkeys(name for found in each.values() for name in found.lacks)
         notes = dict.fromkeys(note for found in each.values() for note in found.notes)
         away = [f"{why} (1 of {len(self._members)} replicas)" for why in self._members.away.values()]
+        count = f"{len(each)} of {len(self._members)}" if away else f"{len(each)}"
         return replace(
             first,
             target=self._members.target,
-            version=f"{first.version}, {f'{len(each)} of ' if away else ''}{len(self._members)} replicas",
+            version=f"{first.version}, {count} replicas",
             writable=all(found.writable for found in each.values()),
             quantiles=all(found.quantiles for found in each.values()),
             lacks=tuple(lacks),
