@@ -46,6 +46,25 @@ class Terminal(io.StringIO):
 sys.stderr = Terminal()
 """
 
+ANOTHER_COMPILES = """
+import fcntl, pathlib
+from tuner import _jit
+
+folder = pathlib.Path(_jit.numba.config.CACHE_DIR)
+folder.mkdir(parents=True)
+locks = [(folder / f"{number:02}.lock").open("w") for number in range(_jit.LOCKS)]
+for lock in locks:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+class Reader(Terminal):
+    def write(self, text):
+        for lock in locks:
+            lock.close()
+        return super().write(text)
+
+sys.stderr = Reader()
+"""
+
 TWICE = """
 from tuner._jit import njit
 
@@ -67,7 +86,7 @@ def run(code: str, folder: Path, *, cache: str | None = None) -> str:
     environment = {**os.environ, "XDG_CACHE_HOME": cache or str(folder / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.append({str(folder)!r})\n{code}"],
-        env=environment, capture_output=True, text=True, check=False,
+        env=environment, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -95,6 +114,18 @@ def test_who_waits_at_a_terminal_is_told_once_why(tmp_path: Path) -> None:
 
     assert run(code, tmp_path) == "compiling what this needs: once for each version, up to a minute"
     assert run(code, tmp_path) == ""
+
+
+@compiled
+def test_who_waits_for_another_process_that_compiles_is_told_so(tmp_path: Path) -> None:
+    """The other one has the locks until the message comes; nothing is stored then, so this one compiles."""
+    (tmp_path / "mine.py").write_text(TWICE)
+    code = AT_A_TERMINAL + ANOTHER_COMPILES + "from mine import twice\ntwice(3)\nprint(sys.stderr.getvalue())"
+
+    assert run(code, tmp_path).splitlines() == [
+        "waiting for another process that compiles what this needs, up to a minute",
+        "compiling what this needs: once for each version, up to a minute",
+    ]
 
 
 @compiled

@@ -20,7 +20,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import current_thread, local, main_thread
-from typing import Any, TypeVar
+from time import sleep
+from typing import Any, TextIO, TypeVar
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
@@ -31,6 +32,8 @@ __all__ = ["kernel_digest", "njit", "njit_flat", "njit_inline"]
 F = TypeVar("F", bound=Callable[..., Any])
 LOCKS = 64
 """Files in the cache that processes lock while they compile. Functions that share a file take turns."""
+PATIENCE, PAUSE = 0.5, 0.02
+"""How long a process waits for a lock before it says so, and how long between two looks meanwhile, s."""
 _compiling = local()
 
 
@@ -96,7 +99,7 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
             with suppress(OSError):  # a full disk
                 self.flush()
         if found is None:
-            _say_why_it_takes_long()
+            _say_why_it_takes_long("compiling what this needs: once for each version, up to a minute")
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -110,14 +113,14 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
 
 
 @cache
-def _say_why_it_takes_long() -> None:
-    """Tell a person who waits at a terminal that functions are compiled; once in a process.
+def _say_why_it_takes_long(reason: str) -> None:
+    """Tell a person who waits at a terminal that functions are compiled; each reason once in a process.
 
     A server compiles in another thread, and says so itself.
     """
     with suppress(OSError, ValueError):  # a terminal that has gone
         if current_thread() is main_thread() and sys.stderr is not None and sys.stderr.isatty():
-            print("compiling what this needs: once for each version, up to a minute", file=sys.stderr)
+            print(reason, file=sys.stderr)
 
 
 @contextmanager
@@ -136,12 +139,26 @@ def _locked(name: str) -> Iterator[None]:
         return
     with file:
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _take(file)
         _compiling.now = True
         try:
             yield
         finally:
             _compiling.now = False
+
+
+def _take(file: TextIO) -> None:
+    """Wait for the lock, and say so where it is not free soon: to load takes a moment, to compile long.
+
+    Raises:
+        OSError: The file system has no locks.
+    """
+    for _ in range(round(PATIENCE / PAUSE)):
+        with suppress(BlockingIOError):
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        sleep(PAUSE)
+    _say_why_it_takes_long("waiting for another process that compiles what this needs, up to a minute")
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _compiled(function: F, **options: Any) -> F:
