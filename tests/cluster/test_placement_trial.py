@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from tuner.cluster.goodput import goodput
 from tuner.cluster.placement_trial import choose_placement
 from tuner.cluster.scenario import Scenario, Session
 from tuner.scheduling.batching.nexus_balance import candidate_placements
-from tuner.scheduling.batching.nexus_plan import make_placement
+from tuner.scheduling.batching.nexus_plan import Placement, make_placement
 
 
 def make_scenario() -> Scenario:
@@ -55,6 +56,27 @@ def test_a_plan_stays_chosen_though_it_serves_less_of_other_arrivals(monkeypatch
     chosen = choose_placement(scenario)
 
     assert (chosen.placement, chosen.rate, chosen.packed) == (other, 90.0, 100.0)
+
+
+def test_a_plan_is_simulated_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make all takes minutes for many accelerators, in which nobody would be told anything."""
+    scenario, told = make_scenario(), list[str]()
+    rates = [session.mean_rate(scenario.duration) for session in scenario.each_session]
+    first, second, *_ = candidate_placements(scenario.cluster_spec(), rates)
+
+    def plans(*_: object) -> Iterator[Placement]:
+        yield first
+        told.append("the next one is made")
+        yield second
+
+    monkeypatch.setattr(placement_trial, "candidate_placements", plans)
+    monkeypatch.setattr(
+        placement_trial, "goodput", lambda *_, **__: SimpleNamespace(rate=1.0, multiplier=0.0)
+    )
+
+    choose_placement(scenario, note=told.append)
+
+    assert told == ["plan 1", "the next one is made", "plan 2", "the best of them"]
 
 
 def test_a_placement_is_planned_for_the_rates_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:

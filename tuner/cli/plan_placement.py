@@ -39,7 +39,7 @@ def plan_placement(
     check_file(out, "--json")
     console = make_console()
     print_notes(console, _replaced(scenario))
-    with console.status("simulating plans") as status:
+    with console.status("making the first plan") as status:
         chosen = choose_placement(scenario, note=lambda what: status.update(f"simulating {what}"))
     console.print(_table(scenario, chosen))
     console.print(
