@@ -42,7 +42,10 @@ NEARLY_ONE = 1.1
 after it or too late."""
 UNANSWERED = "no request was answered"
 """Why a window in which none was must not be learned from."""
-WITHOUT_TRAFFIC = "give --rate 20 to send some, or come back when the model has traffic"
+WITHOUT_TRAFFIC = (
+    "come back when the model has traffic, or give --rate 20 to send some, "
+    "which a decoupled or stateful model refuses"
+)
 """What to do about a model that nobody sends requests to."""
 ENDINGS = {"s": "_seconds", "cores": "_cores", "bytes": "_bytes", "share": "_ratio", "W": "_watts"}
 """How the name of a Prometheus metric ends, by the unit."""

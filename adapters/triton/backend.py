@@ -65,7 +65,8 @@ NO_QUANTILES = (
 )
 LACKS = (
     "the server's summary_quantiles lack %s: start Triton with "
-    "--metrics-config=summary_quantiles=0.5:0.05,0.95:0.001,0.99:0.001 and your own, or give --rate"
+    "--metrics-config=summary_quantiles=0.5:0.05,0.95:0.001,0.99:0.001 and your own, "
+    "or give --rate, unless the model is decoupled or stateful"
 )
 CACHED = (
     "Triton exports only mean latencies of a model with a response cache; for quantiles give --rate, "
