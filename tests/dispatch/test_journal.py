@@ -68,6 +68,22 @@ def test_a_request_is_explained() -> None:
     assert "to accelerator 0, to start at" in said[1]
 
 
+@pytest.mark.parametrize(("complete", "end"), [(True, "ends"), (False, "is at its limit and ends")])
+def test_a_request_that_still_waits_where_the_log_ends_is_said_to(complete: bool, end: str) -> None:
+    """Its servers changed then, or the dispatcher ended; or the log was full."""
+    segment = Journal().begin("symphony", None, cluster())
+    arrival = np.zeros(1, ENTRY)  # of a request of the first session, as number 0
+    arrival["items"] = 1
+    segment.log.take(arrival)
+    segment.log.complete = complete
+
+    assert explain(segment, 0) == [
+        "0.0000 s: arrived for m, due in 50.0 ms",
+        f"0.0000 s: the log {end} here, before the request was sent or dropped",
+    ]
+    assert explain(segment, 1) == []
+
+
 def test_a_log_without_events_is_called_so(run: Run, tmp_path: Path) -> None:
     """As of a dispatcher that was stopped before it listened."""
     Journal().save(path := tmp_path / "log.npz")

@@ -330,7 +330,7 @@ def test_without_traffic_there_is_nothing_to_recommend() -> None:
     """And the message says what helps."""
     idle = replace(measurement(NOT_KNOWN), arrival_rate=0.0, requests=0, disturbed=(UNANSWERED,))
 
-    with pytest.raises(InvalidInput, match="while it was watched; come back .* or give --rate 20"):
+    with pytest.raises(InvalidInput, match=r"while it was watched; come back .* or give --rate 20"):
         advise(SPACE, OBJECTIVE, configuration(), [idle, idle])
 
 

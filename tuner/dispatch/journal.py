@@ -118,6 +118,7 @@ def explain(segment: Segment, number: int) -> list[str]:
     names = [session.name for session in segment.spec.sessions]
     changes, said = list(segment.changes), list[str]()
     events = segment.log.entries
+    now, answered = 0.0, False
     for place in np.flatnonzero(events["kind"] < SEND).tolist():
         while changes and changes[0].place <= place:
             changes.pop(0).apply(segment.policy, scheduler.policy)
@@ -136,7 +137,12 @@ def explain(segment: Segment, number: int) -> list[str]:
             commands = scheduler.finish(int(event["accelerator"]), now, void=bool(event["items"]))
         else:
             commands = scheduler.wake(now)
-        said += [f"{now:.4f} s: {_command_text(one)}" for one in commands if number in one.numbers]
+        about = [command for command in commands if number in command.numbers]
+        said += [f"{now:.4f} s: {_command_text(command)}" for command in about]
+        answered = answered or bool(about)
+    if said and not answered:
+        end = "ends" if segment.log.complete else "is at its limit and ends"
+        said.append(f"{now:.4f} s: the log {end} here, before the request was sent or dropped")
     return said
 
 
