@@ -9,7 +9,8 @@ has an attribute ``load(folder, space, *, seed) -> Agent``, that reads what such
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
@@ -23,6 +24,7 @@ from tuner.errors import InvalidInput
 from tuner.knobs import KnobSpace
 from tuner.plugin import AGENTS as GROUP
 from tuner.plugin import added, installed, load
+from tuner.printable import one_line
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -115,7 +117,8 @@ def make_agent(
         raise InvalidInput("agent", f"there is no '{name}'", f"use one of {', '.join(agent_names())}")
     if not _is_bookkeeper(chosen):
         make = cast(Callable[..., Agent], chosen)
-        return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
+        with _refusing(name, wanted):
+            return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
     constants = changed(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
     if name == "oracle":
         return _make_oracle(chosen, space, constants, seed=seed, expected=expected)
@@ -188,6 +191,26 @@ def _own(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"parameter {constant}", "the load levels are not the agent's own", "leave it out"
             )
     return dict(parameters or {})
+
+
+@contextmanager
+def _refusing(name: str, parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Take what somebody's function raises for its refusal of the parameters, if it was given some.
+
+    Raises:
+        InvalidInput: It raised, such as because it does not know one.
+    """
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError, LookupError) as error:
+        if not parameters:
+            raise  # a defect of the function
+        problem = f"the agent {name} fails with it ({type(error).__name__}: {one_line(str(error), 300)})"
+        raise InvalidInput(
+            f"parameter {', '.join(parameters)}", problem, "leave out what it does not know"
+        ) from error
 
 
 def _make_rrl(

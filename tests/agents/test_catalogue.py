@@ -218,6 +218,28 @@ def test_an_entry_point_that_cannot_be_called_is_named(monkeypatch: pytest.Monke
         make_agent("mine", SPACE)
 
 
+def test_parameters_that_somebody_s_function_fails_with_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the agent and what it raised; its own refusal stays as it is, and so does a defect without any."""
+
+    def make(space: KnobSpace, *, parameters: dict[str, Any], **_: object) -> Agent:
+        if "spin" in parameters:
+            raise InvalidInput("parameter spin", "is for another world")
+        if not parameters:
+            raise KeyError("a defect")
+        return RandomSearch(space, **parameters)
+
+    entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: make)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
+
+    said = r"parameter fast, slow: the agent mine fails with it \(TypeError: .* 'fast'\); leave out what"
+    with pytest.raises(InvalidInput, match=said):
+        make_agent("mine", SPACE, parameters={"fast": 1, "slow": 2})
+    with pytest.raises(InvalidInput, match=r"^parameter spin: is for another world"):
+        make_agent("mine", SPACE, parameters={"spin": 1})
+    with pytest.raises(KeyError, match="a defect"):
+        make_agent("mine", SPACE)
+
+
 def test_third_party_functions_load_what_their_agents_saved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
