@@ -53,6 +53,13 @@ def test_poisson_follows_steps() -> None:
     assert counts[2] == pytest.approx(16_000, rel=0.05)
 
 
+def test_a_step_that_is_as_good_as_never() -> None:
+    """More requests are expected before it than a number can say; those before it come as ever."""
+    stream = ArrivalStream(RateSchedule(steps=((0.0, 100.0), (1e308, 200.0))), np.random.default_rng(3))
+
+    assert stream.take(10.0).size == pytest.approx(1_000, rel=0.1)
+
+
 def test_same_sequence_however_cut() -> None:
     """The same seed gives the same arrivals whatever the windows."""
     whole = ArrivalStream(RateSchedule.constant(300.0), np.random.default_rng(2)).take(20.0)

@@ -64,8 +64,9 @@ class RateSchedule:
 
     @cached_property
     def _expected(self) -> np.ndarray:
-        """Requests expected before each step begins.   # (k,)."""
-        return np.concatenate(([0.0], np.cumsum(np.diff(self._starts) * self._rates[:-1])))
+        """Requests expected before each step begins; infinite where it is as good as never.   # (k,)."""
+        with np.errstate(over="ignore"):
+            return np.concatenate(([0.0], np.cumsum(np.diff(self._starts) * self._rates[:-1])))
 
     def rate(self, time: float) -> float:
         """Return the offered rate at a time, requests/s."""
