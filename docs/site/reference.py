@@ -10,6 +10,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from enum import Enum
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
@@ -205,6 +206,27 @@ def _files() -> str:
         for model in _sections(root):
             name = "" if model is root else f"### {title}: `{model.__name__}`\n\n{_first_line(model)}\n\n"
             parts.append(name + _table(["field", "default", "meaning"], list(_fields(model))))
+    return "".join([*parts, _server_models()])
+
+
+def _server_models() -> str:
+    """Return the constants of simulated servers, which `tuner calibrate` fits and prints."""
+    from tuner.envs.simulator.server import ServerModel
+    from tuner.envs.simulator.tfserving_cpu import TFServingCPU
+    from tuner.envs.simulator.tfserving_gpu import TFServingGPU
+
+    parts = [
+        "## A server model\n\nWhat `tuner calibrate` writes, and `tuner train --server` and "
+        "`sim://MODEL?server=FILE` read; see [train](../train.md#fit-a-model-of-your-server).\n\n"
+    ]
+    for model in (ServerModel, TFServingCPU, TFServingGPU):
+        words = _attribute_words(model)
+        rows = [
+            [f"`{name}`", _field_default(value, ""), words[name].replace("``", "`")]
+            for name, value in asdict(model()).items()
+        ]
+        title = f"### A server model: `{model.kind}`\n\n{_first_line(model)}\n\n"
+        parts.append(title + _table(["constant", "default", "meaning"], rows))
     return "".join(parts)
 
 

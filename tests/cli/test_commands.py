@@ -364,8 +364,9 @@ def test_calibrate_writes_a_server_that_simulates_alike(tuner: Say, tmp_path: Pa
     """Calibrating a simulated server gives its l(b) back within a tenth."""
     from tuner.envs.simulator.server import ServerModel
 
-    tuner("calibrate", "sim://mlp", "--rate", "150", "--rate", "250", "--out", "server.json")
+    said = tuner("calibrate", "sim://mlp", "--rate", "150", "--rate", "250", "--out", "server.json")
 
+    assert "Times are in s, work of processors is in core-seconds" in " ".join(said.split())
     fitted, true = ServerModel.load(tmp_path / "server.json"), ServerModel()
     assert fitted.execution(1) == pytest.approx(true.execution(1), rel=0.1)
     assert fitted.execution(8) == pytest.approx(true.execution(8), rel=0.1)

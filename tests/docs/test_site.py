@@ -44,6 +44,20 @@ def test_every_command_and_field_is_in_the_reference(
     assert "`servetune_dispatch_requests_total`" in pages["reference/metrics.md"]
 
 
+def test_every_constant_of_a_simulated_server_is_in_the_reference(
+    build: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its default and its unit; those of TensorFlow Serving in part from what both kinds share."""
+    monkeypatch.syspath_prepend(HERE)
+    page = build.pages()["reference/files.md"]
+
+    assert "### A server model: `triton`\n" in page
+    assert "| `gap` | `0.00015` | Seconds an instance is taken per batch beside" in page
+    assert "| `table` | `{1: 0.005, 2: 0.0055," in page
+    assert "| `op_serial` | `0.2` | Share of an operation that is not cut. |" in page
+    assert "| `restart_seconds` | `12` | How long a change takes" in page
+
+
 def test_links_of_the_front_page_lead_into_the_site(build: ModuleType) -> None:
     """And those to what is no page lead into the repository."""
     text = build.relinked(ROOT / "docs" / "adapters.md", "adapters.md", {"docs/agents.md": "agents.md"})

@@ -22,6 +22,11 @@ __all__ = ["EXAMPLES", "calibrate"]
 
 EXAMPLES = """Example: [bold]tuner calibrate triton://127.0.0.1:8001/resnet50 --rate 100
 --rate 250 --out resnet50.yaml[/bold]"""
+UNITS = (
+    "Times are in s, work of processors is in core-seconds, noise is the sigma of a lognormal factor, the "
+    "rest are numbers and shares of 1. What each is: docs/train.md"
+)
+"""Beneath the table of constants."""
 
 
 @fields_as_options
@@ -94,14 +99,14 @@ def _several_rows(windows: Sequence[Measurement]) -> str:
 
 
 def _table(model: dict[str, object]) -> Table:
-    """Return the constants of a server model; times are in seconds."""
+    """Return the constants of a server model."""
     from rich.table import Table
 
     from tuner.cli.console import plain
 
     title = f"what the simulator knows of {plain(str(model.pop('name')))}"
-    table = Table(title=title, title_justify="left")
-    table.add_column("constant, s and cores")
+    table = Table(title=title, title_justify="left", caption=UNITS, caption_justify="left")
+    table.add_column("constant")
     table.add_column("value", overflow="fold")
     for name, value in model.items():
         table.add_row(name.replace("_", " "), _text(value))
