@@ -127,30 +127,56 @@ def _front(server: ServerModel, rate: float) -> float:
 
 
 def _with_table(server: ServerModel, windows: Sequence[Measurement]) -> ServerModel:
-    """Fit l(b) to windows with one instance (to all if there are none), without their front end's share."""
+    """Fit l(b) to windows with one instance, or to all if there are none.
+
+    With several instances executions slow each other down. So does the front end's CPU, whose part is taken
+    off first (by the server's ``contention``): l(b) is the time at full speed.
+    """
     alone = [m for m in windows if _instances(m) == 1] or list(windows)
-    largest = max(max(m.batches) for m in alone)
-    shares = np.zeros((len(alone), largest + 1))  # share of requests that were executed in a batch of b
-    for row, window in zip(shares, alone, strict=True):
-        for size, count in window.batches.items():
-            row[size] = size * count
-    shares /= shares.sum(axis=1, keepdims=True)
+    executed = _executions(alone)  # (w, B+1)
+    requests = executed * np.arange(executed.shape[1])
+    shares = requests / requests.sum(axis=1, keepdims=True)
     slowed = np.array([1.0 + server.contention * _front(server, m.arrival_rate) for m in alone])
     compute = np.array([m.compute_mean for m in alone]) / slowed  # (w,) s
     weights = np.sqrt([m.requests for m in alone])
     alpha, beta = _line(shares, compute, weights)
-    executions = np.sum([[m.batches.get(b, 0) for b in range(largest + 1)] for m in alone], axis=0)
-    nodes = [b for b in NODES if b == 1 or executions[b // 2 + 1 : b + 1].sum() >= FEW]
-    if largest not in nodes and executions[nodes[-1] + 1 :].sum() >= FEW:
-        nodes.append(largest)
-    seconds = _nodes(np.array(nodes), shares, compute, weights, (alpha, beta))
-    table = {int(b): float(s) for b, s in zip(nodes, seconds, strict=True)}
-    table[2 * nodes[-1]] = float(seconds[-1]) + alpha * nodes[-1]  # beyond what was seen, the line's slope
+    nodes = _nodes(executed.sum(axis=0))
+    seconds = _seconds_at(nodes, shares, compute, weights, alpha * nodes + beta)
+    table = dict(zip(nodes.tolist(), seconds.tolist(), strict=True))
+    last = int(nodes[-1])
+    table[2 * last] = table[last] + alpha * last  # beyond what was seen, the line's slope
     return server.replace(table=table, alpha=alpha, beta=beta)
 
 
+def _executions(windows: Sequence[Measurement]) -> np.ndarray:
+    """Return how many batches of each size each window executed.   # (w, B+1)."""
+    executed = np.zeros((len(windows), max(max(m.batches) for m in windows) + 1))
+    for row, window in zip(executed, windows, strict=True):
+        row[list(window.batches)] = list(window.batches.values())
+    return executed
+
+
+def _nodes(executions: np.ndarray) -> np.ndarray:
+    """Return the batch sizes at which l(b) is fitted: 1, and those that were executed about often enough.
+
+    Args:
+        executions: Of each batch size, in all windows.   # (B+1,)
+    """
+    largest = executions.size - 1
+    nodes = [b for b in NODES if b == 1 or executions[b // 2 + 1 : b + 1].sum() >= FEW]
+    if largest not in nodes and executions[nodes[-1] + 1 :].sum() >= FEW:
+        nodes.append(largest)
+    return np.array(nodes)
+
+
 def _line(shares: np.ndarray, compute: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """Fit alpha >= 0 and beta >= 0: a window's mean execution time is alpha * mean batch + beta."""
+    """Fit alpha >= 0 and beta >= 0: a window's mean execution time is alpha * mean batch + beta.
+
+    Args:
+        shares: Of each window's requests, those that were executed in a batch of b.   # (w, B+1)
+        compute: Mean execution time of each window's requests, s.   # (w,)
+        weights: Of the windows' errors.   # (w,)
+    """
     mean_batch = shares @ np.arange(shares.shape[1])
     if np.ptp(mean_batch) < ONE_SIZE:
         return 0.0, float(np.average(compute, weights=weights**2))
@@ -163,18 +189,25 @@ def _line(shares: np.ndarray, compute: np.ndarray, weights: np.ndarray) -> tuple
     return float(alpha), float(beta)
 
 
-def _nodes(
-    nodes: np.ndarray, shares: np.ndarray, compute: np.ndarray, weights: np.ndarray, line: tuple[float, float]
+def _seconds_at(
+    nodes: np.ndarray, shares: np.ndarray, compute: np.ndarray, weights: np.ndarray, line: np.ndarray
 ) -> np.ndarray:
-    """Fit l(b) at the nodes, linear in between, drawn weakly to the line for rare sizes.   # s."""
+    """Fit l(b) at the nodes, linear in between, drawn weakly to the line for rare sizes.   # (nodes,) s.
+
+    Args:
+        nodes: Batch sizes.   # (nodes,)
+        shares: As for :func:`_line`; so are the next two.
+        compute: s.
+        weights: Of the windows' errors.
+        line: What :func:`_line` says of the nodes, s.   # (nodes,)
+    """
     sizes = np.arange(shares.shape[1])
     hats = np.stack([np.interp(sizes, nodes, unit) for unit in np.eye(nodes.size)])  # (nodes, B+1)
-    prior = line[0] * nodes + line[1]
     strength = PRIOR_STRENGTH * np.sqrt((weights**2).sum() / nodes.size)
     design = np.concatenate(((shares @ hats.T) * weights[:, None], strength * np.eye(nodes.size)))
-    target = np.concatenate((compute * weights, strength * prior))
+    target = np.concatenate((compute * weights, strength * line))
     fitted = np.linalg.lstsq(design, target, rcond=None)[0]
-    return np.maximum.accumulate(np.maximum(fitted, LEAST_TIME * prior.min()))
+    return np.maximum.accumulate(np.maximum(fitted, LEAST_TIME * line.min()))
 
 
 def overhead(windows: Sequence[Measurement], otherwise: float) -> float:
