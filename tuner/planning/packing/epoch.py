@@ -62,23 +62,34 @@ def plan_epoch(
         spill: Part of its duty cycle up to which a backend of the epoch before may execute before it loses
             sessions; more than 1 where the rates have a margin, so that few models move.
     """
+    if previous is not None and not previous.backends:
+        previous = None
     given = (
         list(backends) if backends is not None else _enough_backends(loads_of("default"), memory, previous)
     )
     groups = _groups(loads_of, given)
     rates = _rates(loads_of, given)
-    kept = previous if previous is not None and previous.backends else None
-    bins, left = _fill(groups, rates, kept, packing, spill)
+    bins, left = _fill(groups, rates, previous, packing, spill)
     enough = ROUNDING * sum(rates.values())
-    if kept is not None and sum(left) > enough:
-        tight, tight_left = _fill(groups, rates, kept, packing, spill, tight=True)
+    if previous is not None and sum(left) > enough:
+        tight, tight_left = _fill(groups, rates, previous, packing, spill, tight=True)
         if sum(tight_left) < sum(left) - ROUNDING:
             bins, left = tight, tight_left
-    if kept is not None and sum(left) > enough:
+    if previous is not None and sum(left) > enough:
         fresh, fresh_left = _fill(groups, rates, None, packing, spill)
         if sum(fresh_left) < sum(left) - ROUNDING:
-            bins, left = _assign_backends(groups, fresh, kept), fresh_left
-    return _plan(groups, bins, dict(zip(rates, left, strict=True)), kept, given)
+            bins, left = _assign_backends(groups, fresh, previous), fresh_left
+    planned = _planned_backends(groups, bins, given)
+    return ClusterPlan(
+        backends=planned,
+        load=_load(groups, planned, list(rates)),
+        unserved=tuple(
+            _unserved(groups, index, name, rest)
+            for index, (name, rest) in enumerate(zip(rates, left, strict=True))
+            if rest > 0
+        ),
+        loaded=_count_loaded(planned, previous),
+    )
 
 
 def _enough_backends(
@@ -121,6 +132,7 @@ def _groups(loads_of: LoadOfKind, backends: Sequence[Backend]) -> list[_Group]:
 
 
 def _rates(loads_of: LoadOfKind, backends: Sequence[Backend]) -> dict[str, float]:
+    """Return the rate of each session by its name, in the order of the loads."""
     rates: dict[str, float] = {}
     kinds = list(dict.fromkeys(backend.kind for backend in backends))
     for row in zip(*(loads_of(kind) for kind in kinds), strict=True):
@@ -143,16 +155,15 @@ def _fill(
     If ``tight``, backends are released for what has no place, too, and not only where the load fell.
     """
     left, bins = list(rates.values()), []
-    names = list(rates)
     for group in groups:
         loads = [
             load if load is not None else _nothing(name)
-            for load, name in zip(group.loads, names, strict=True)
+            for load, name in zip(group.loads, rates, strict=True)
         ]
         own = [rate if fits else 0.0 for rate, fits in zip(left, group.usable, strict=True)]
-        others = [other.usable for other in groups if other is not group]
-        alone = [not any(fits) for fits in zip(*others, strict=True)] or [True] * len(own)
-        filling = Filling(loads, load_arrays(loads), own, alone, spill)
+        others = [other for other in groups if other is not group]
+        nowhere_else = [not any(other.usable[index] for other in others) for index in range(len(own))]
+        filling = Filling(loads, load_arrays(loads), own, nowhere_else, spill)
         if previous is None:
             pack_afresh(filling, group.backends, packing)
         else:
@@ -170,6 +181,7 @@ def _fill(
 
 
 def _nothing(name: str) -> SessionLoad:
+    """Return what stands, with a rate of 0, for a session that cannot execute on a group's backends."""
     return SessionLoad(name=name, latency=np.array([0.0, 1.0]), budget=0.0, rate=0.0)
 
 
@@ -177,7 +189,7 @@ def _assign_backends(groups: Sequence[_Group], bins: list[Bin], previous: Cluste
     """Give the nodes of each group to its backends so that few models move."""
     from scipy.optimize import linear_sum_assignment
 
-    before = {backend.name: {one.name for one in backend.sessions} for backend in previous.backends}
+    before = _models(previous.backends)
     renamed = []
     for group in groups:
         own = [each for each in bins if each.backend in group.backends]
@@ -191,36 +203,19 @@ def _assign_backends(groups: Sequence[_Group], bins: list[Bin], previous: Cluste
     return renamed
 
 
-def _plan(
-    groups: Sequence[_Group],
-    bins: Sequence[Bin],
-    left: dict[str, float],
-    previous: ClusterPlan | None,
-    backends: Sequence[Backend],
-) -> ClusterPlan:
-    names, place = list(left), {backend.name: number for number, backend in enumerate(backends)}
+def _models(backends: Sequence[PlannedBackend]) -> dict[str, set[str]]:
+    """Return the sessions whose models each backend has."""
+    return {backend.name: {one.name for one in backend.sessions} for backend in backends}
+
+
+def _planned_backends(
+    groups: Sequence[_Group], bins: Sequence[Bin], backends: Sequence[Backend]
+) -> tuple[PlannedBackend, ...]:
+    """Return what the filled backends do, in the order of all backends."""
+    place = {backend.name: number for number, backend in enumerate(backends)}
     group_of = {backend.name: group for group in groups for backend in group.backends}
-    before = {b.name: {one.name for one in b.sessions} for b in previous.backends} if previous else {}
-    planned, loaded = [], 0
-    for each in sorted(bins, key=lambda each: place[each.backend.name]):
-        group = group_of[each.backend.name]
-        planned.append(_planned_backend(each, group))
-        loaded += len({one.name for one in planned[-1].sessions} - before.get(each.backend.name, set()))
-    best = {name: max(_best_rate(group, index) for group in groups) for index, name in enumerate(names)}
-    served = {
-        name: sum(rates.values())
-        for name, rates in ClusterPlan(backends=tuple(planned), load=0).hosted.items()
-    }
-    return ClusterPlan(
-        backends=tuple(planned),
-        load=sum(rate / best[name] for name, rate in served.items()),
-        unserved=tuple(
-            _unserved(groups, index, name, rate)
-            for index, (name, rate) in enumerate(left.items())
-            if rate > 0
-        ),
-        loaded=loaded,
-    )
+    ordered = sorted(bins, key=lambda each: place[each.backend.name])
+    return tuple(_planned_backend(each, group_of[each.backend.name]) for each in ordered)
 
 
 def _planned_backend(each: Bin, group: _Group) -> PlannedBackend:
@@ -239,9 +234,25 @@ def _planned_backend(each: Bin, group: _Group) -> PlannedBackend:
     )
 
 
+def _load(groups: Sequence[_Group], planned: Sequence[PlannedBackend], names: Sequence[str]) -> float:
+    """Return the accelerators that would serve what is served, if each executed the best batches only."""
+    served: dict[str, float] = {}
+    for backend in planned:
+        for one in backend.sessions:
+            served[one.name] = served.get(one.name, 0.0) + one.rate
+    best = {name: max(_best_rate(group, index) for group in groups) for index, name in enumerate(names)}
+    return sum(rate / best[name] for name, rate in served.items())
+
+
 def _best_rate(group: _Group, index: int) -> float:
     load = group.loads[index]
     return load.best if load is not None and group.usable[index] else 0.0
+
+
+def _count_loaded(planned: Sequence[PlannedBackend], previous: ClusterPlan | None) -> int:
+    """Return how many models backends must load that they did not have in the epoch before."""
+    before = _models(previous.backends) if previous is not None else {}
+    return sum(len(models - before.get(name, set())) for name, models in _models(planned).items())
 
 
 def _unserved(groups: Sequence[_Group], index: int, name: str, rate: float) -> Unserved:
