@@ -24,7 +24,7 @@ from tuner.planning.pools.pool import pools_within, ranked
 from tuner.planning.pools.reason import reasons
 from tuner.workload.sizes import SizeDistribution
 
-__all__ = ["SHOWN", "Order", "check_order", "make_order", "plan_instances", "plan_order", "plan_scenario"]
+__all__ = ["SHOWN", "Order", "check_servable", "make_order", "plan_instances", "plan_order", "plan_scenario"]
 
 SHOWN = 20
 """Pools in a plan, as in Fig. 13."""
@@ -99,7 +99,7 @@ def plan_instances(session: Demand, sizes: SizeDistribution, offers: Offers, bud
         InvalidInput: No type meets the SLO at the largest size, or the budget buys none that does.
     """
     terms = make_terms(offers.latency, session.slo, sizes.probability)
-    check_order(Order(session, sizes, offers, (), budget), sizes, terms)
+    check_servable(session, sizes, offers, terms, budget)
     pools = pools_within(offers.price, offers.max_count, terms.base, budget)
     bound, cost = bounds(pools, terms), pools @ offers.price
     order = ranked(bound, cost)
@@ -135,10 +135,23 @@ def plan_instances(session: Demand, sizes: SizeDistribution, offers: Offers, bud
     return replace(plan, why=reasons(plan))
 
 
-def check_order(order: Order, sizes: SizeDistribution, terms: Terms) -> None:
-    """Raise InvalidInput if no type meets the SLO at the largest of the sizes, or the budget buys none."""
-    _check_base(order.session, sizes, order.offers, terms)
-    _check_budget(order.offers, terms, order.budget)
+def check_servable(
+    session: Demand, sizes: SizeDistribution, offers: Offers, terms: Terms, budget: float
+) -> None:
+    """Check that a pool within the budget meets the SLO at every size that counts.
+
+    Args:
+        session: The model and its SLO; its own sizes are ignored.
+        sizes: Those that count.
+        offers: What can be rented for the model.
+        terms: Of these sizes.
+        budget: $/h.
+
+    Raises:
+        InvalidInput: No type meets the SLO at the largest size, or the budget buys none that does.
+    """
+    _check_base(session, sizes, offers, terms)
+    _check_budget(offers, terms, budget)
 
 
 def _check_base(session: Demand, sizes: SizeDistribution, offers: Offers, terms: Terms) -> None:

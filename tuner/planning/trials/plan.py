@@ -11,7 +11,7 @@ from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_te
 from tuner.planning.pools.ceiling import ceilings, kept_mass
 from tuner.planning.pools.choice import Homogeneous
 from tuner.planning.pools.plan import PlannedPool, PoolPlan
-from tuner.planning.pools.planner import SHOWN, Order, check_order
+from tuner.planning.pools.planner import SHOWN, Order, check_servable
 from tuner.planning.pools.reason import trial_reasons
 from tuner.planning.trials.candidate import Candidates, kept_sizes, make_candidates
 from tuner.planning.trials.trial import FIRST, LAST, Evaluate, Trials, run_trials
@@ -33,7 +33,7 @@ def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
     session, offers = order.session, order.offers
     kept = kept_sizes(order.sizes, session.quantile)
     terms = make_terms(offers.latency, session.slo, kept.probability)
-    check_order(order, kept, terms)
+    check_servable(session, kept, offers, terms, order.budget)
     mass = kept_mass(order.sizes.probability, session.quantile)
     candidates = make_candidates(offers, terms, session.slo, mass, order.budget)
     trials = run_trials(candidates, evaluate)
