@@ -251,7 +251,7 @@ class Replanner:
         needed = self._rules.headroom * self.rate
         if serves >= needed and since < self._rules.rest:
             reason = f"the pool is enough, and the last switch was {since:.0f} s ago"
-            return self._decision("keep", self._pool, reason, (serves, serves), changed)
+            return self._keep(reason, serves, changed=changed)
         if serves >= needed:
             return self._cheaper(plan, serves, needed, changed)
         return self._larger(plan, serves, changed)
@@ -267,9 +267,9 @@ class Replanner:
         head = f"{why}: {self.rate:.4g} requests/s come, the pool serves about {serves:.4g}"
         if not better or pool == self._pool:
             reason = f"{head}, and no pool within {self._budget:g} $/h serves much more"
-            return self._decision("keep", self._pool, reason, (serves, serves), changed)
+            return self._keep(reason, serves, changed=changed)
         reason = f"{head}, the chosen one about {would_serve:.4g}"
-        return self._decision("switch", pool, reason, (serves, would_serve), changed)
+        return self._decision("switch", pool, reason, serves=serves, would_serve=would_serve, changed=changed)
 
     def _cheaper(self, plan: PoolPlan, serves: float, needed: float, changed: bool) -> PoolDecision:
         """Decide for a pool that is enough: the cheapest one that is, if that saves enough."""
@@ -281,34 +281,41 @@ class Replanner:
         best = enough[np.lexsort((-bound[enough], np.round(price[enough], 9)))[0]] if enough.size else -1
         head = f"{self.rate:.4g} requests/s come, the pool serves about {serves:.4g}"
         if best < 0:
-            return self._decision("keep", self._pool, head, (serves, serves), changed)
+            return self._keep(head, serves, changed=changed)
         pool = {name: n for name, n in zip(offers.names, pools[best].tolist(), strict=True) if n}
         switch = self._switch(pool)
         cost = sum(kind.price * self._pool.get(kind.name, 0) for kind in self._types)
         if switch.saving < self._rules.least_gain * cost or switch.saving <= 0:
             reason = f"{head}, and no pool that is enough is much cheaper"
-            return self._decision("keep", self._pool, reason, (serves, serves), changed)
+            return self._keep(reason, serves, changed=changed)
         if switch.payback > self._rules.horizon:
             reason = f"{head}; a cheaper pool would pay for the switch only after {switch.payback:.0f} s"
-            return self._decision("keep", self._pool, reason, (serves, serves), changed)
+            return self._keep(reason, serves, changed=changed)
         reason = f"{head}; {switch.saving:.4g} $/h less are enough"
         would_serve = self._rules.share * float(bound[best])
-        return self._decision("switch", pool, reason, (serves, would_serve), changed)
+        return self._decision("switch", pool, reason, serves=serves, would_serve=would_serve, changed=changed)
 
-    def _keep(self, reason: str) -> PoolDecision:
-        """Return the decision to keep the pool where nothing is known yet or nothing may be done."""
-        return self._decision("keep", self._pool, reason, (0.0, 0.0), False)
+    def _keep(self, reason: str, serves: float = 0.0, *, changed: bool = False) -> PoolDecision:
+        """Return the decision to keep the pool; what it serves is 0 where that is not known yet."""
+        return self._decision("keep", self._pool, reason, serves=serves, would_serve=serves, changed=changed)
 
     def _decision(
-        self, do: str, pool: Mapping[str, int], reason: str, serve: tuple[float, float], changed: bool
+        self,
+        do: str,
+        pool: Mapping[str, int],
+        reason: str,
+        *,
+        serves: float,
+        would_serve: float,
+        changed: bool,
     ) -> PoolDecision:
         return PoolDecision(
             do=do,
             pool=dict(pool),
             reason=reason,
             rate=self.rate,
-            serves=serve[0],
-            would_serve=serve[1],
+            serves=serves,
+            would_serve=would_serve,
             switch=self._switch(pool),
             changed=changed,
         )
