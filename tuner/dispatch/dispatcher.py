@@ -7,7 +7,7 @@ deadline and handed to its session's pool. It gets one answer or one refusal, at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -119,21 +119,13 @@ class Dispatcher:
 
     async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes:
         """Answer a request; see `Service`."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = asyncio.get_running_loop().time()
         pool, name = self._place(request.session), request.session
         with self._visit(name, request.trace, now) as visit:
             if self.config.mode == "grants":
                 raise Refused(Status.UNSUPPORTED, ONLY_GRANTS)
             items = count_items(request.inputs) if pool.up and pool.takes_items(name) else 1
-            due = self._due(pool, name, request.deadline, now)
-            visit.ends(due)
-            if pool.up:  # else nobody knows whether it has items
-                visit.taken(items)
-            future, kind = loop.create_future(), kind_of(request)
-            reply: Reply = await self._answered(
-                Pending(request, items, now, due, future, kind, visit.trace), pool
-            )
+            reply: Reply = await self._answer_of(pool, request, kind_of(request), items, visit)
             # Before it counts as answered: what cannot be written is no answer.
             answer = write(reply)
         visit.over()
@@ -141,21 +133,14 @@ class Dispatcher:
 
     async def grant(self, ask: Ask) -> Grant:
         """Wait until a request may be sent; see `Grants`."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = asyncio.get_running_loop().time()
         pool, name = self._place(ask.session), ask.session
         with self._visit(name, ask.trace, now) as visit:
             items = ask.items if pool.up and pool.takes_items(name) else 1
             if items < 1:
                 raise Refused(Status.INVALID, f"a request of {name} has at least 1 item, not {items}")
-            due = self._due(pool, name, ask.deadline, now)
-            visit.ends(due)
-            if pool.up:
-                visit.taken(items)
-            request, future = Request(name, ()), loop.create_future()
-            grant: Grant = await self._answered(
-                Pending(request, items, now, due, future, ask.kind, visit.trace), pool
-            )
+            request = Request(name, (), deadline=ask.deadline)
+            grant: Grant = await self._answer_of(pool, request, ask.kind, items, visit)
 
         def ended(what: asyncio.Future[Ended]) -> None:
             seconds, lost, status = what.result()
@@ -176,22 +161,32 @@ class Dispatcher:
         trace = None if self._tracing is None else self._tracing.begin(session, caller, now)
         return Visit(session, self._observer, trace, now)
 
-    def _due(self, pool: Pool, session: str, deadline: float | None, now: float) -> float:
-        """Return when the answer to a request becomes worthless.
+    async def _answer_of(self, pool: Pool, request: Request, kind: Hashable, items: int, visit: Visit) -> Any:
+        """Let a request wait in a pool; return its answer, which comes before its deadline.
+
+        Args:
+            pool: Of its session.
+            request: The request.
+            kind: What the requests of one batch must have in common.
+            items: Of the request; 1 where nobody knows whether it has items.
+            visit: Hears of its way.
 
         Raises:
-            Refused: No more requests are taken, or it is worthless now.
+            Refused: It has no answer.
         """
         if self._ending:
             raise Refused(Status.UNAVAILABLE, "the dispatcher is ending and takes no more requests")
-        due = now + pool.session(session).slo if deadline is None else deadline
-        if due <= now:
+        due = visit.arrived + pool.session(request.session).slo
+        if request.deadline is not None:
+            due = request.deadline
+        if due <= visit.arrived:
             raise Refused(Status.DEADLINE, "the deadline had passed when the request arrived")
-        return due
-
-    async def _answered(self, pending: Pending, pool: Pool) -> Any:
-        """Wait for the answer, at most until the deadline."""
-        timer = asyncio.get_running_loop().call_at(pending.due, _expire, pending)
+        visit.ends(due)
+        if pool.up:  # else nobody knows whether it has items
+            visit.taken(items)
+        loop = asyncio.get_running_loop()
+        pending = Pending(request, items, visit.arrived, due, loop.create_future(), kind, visit.trace)
+        timer = loop.call_at(due, _expire, pending)
         self._open[pending] = pool
         try:
             pool.submit(pending)

@@ -32,9 +32,9 @@ class Visit:
 
     def __init__(self, session: str, observer: Observer, trace: RequestTrace | None, now: float) -> None:
         self.trace = trace
+        self.arrived = now
         self._session = session
         self._observer = observer
-        self._arrived = now
         self._due = math.inf
         observer.arrived(session)
 
@@ -62,7 +62,7 @@ class Visit:
     def over(self, status: Status | None = None, reason: str = "") -> None:
         """The request was answered (no status) or refused."""
         now = asyncio.get_running_loop().time()
-        self._observer.ended(self._session, status, now - self._arrived, now > self._due)
+        self._observer.ended(self._session, status, now - self.arrived, now > self._due)
         if self.trace is not None:
             self.trace.executed(now, reason)
             self.trace.ended(now, status, reason)
