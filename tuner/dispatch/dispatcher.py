@@ -72,7 +72,7 @@ class Dispatcher:
         self._tracing = tracing
         self._beliefs = Beliefs(config.quantile)
         self._keeper = PoolKeeper(connect, observer, self._beliefs, warn, journal)
-        self._places: dict[str, Pool] = {}
+        self._pool_of: dict[str, Pool] = {}  # by session
         self._metadata: dict[str, _Known] = {}
         self._open: dict[Pending, Pool] = {}  # where each request waits, or waited last
         self._retiring: set[asyncio.Task[None]] = set()
@@ -83,7 +83,7 @@ class Dispatcher:
     @property
     def sessions(self) -> Sequence[str]:
         """The names of the sessions."""
-        return tuple(self._places)
+        return tuple(self._pool_of)
 
     def ready(self, session: str | None = None) -> bool:
         """Return whether requests are taken, by one session or by any."""
@@ -91,11 +91,11 @@ class Dispatcher:
             return False
         if session is None:
             return any(pool.up for pool in self.pools)
-        return session in self._places and self._places[session].up
+        return session in self._pool_of and self._pool_of[session].up
 
     async def metadata(self, session: str) -> Metadata:
         """Return what a session's model expects and gives; see `Service`."""
-        pool, now = self._place(session), asyncio.get_running_loop().time()
+        pool, now = self._pool(session), asyncio.get_running_loop().time()
         known, changes = self._metadata.get(session), pool.changes
         if known is not None and known.holds(pool, now):
             return known.metadata
@@ -107,12 +107,12 @@ class Dispatcher:
             try:
                 found = await server.connection.metadata(server.models[session], ASK)
             except Lost as error:
-                if self._places.get(session) is not pool:  # a reload has closed the pool's connections
+                if self._pool_of.get(session) is not pool:  # a reload has closed the pool's connections
                     return await self.metadata(session)
                 why = str(error)
                 continue
             found = replace(found, name=session)
-            if self._places.get(session) is pool:
+            if self._pool_of.get(session) is pool:
                 self._metadata[session] = _Known(found, pool, changes, now + KNOWN)
             return found
         raise Refused(Status.UNAVAILABLE, f"no backend says what {session} expects: {why}")
@@ -120,7 +120,7 @@ class Dispatcher:
     async def infer(self, request: Request, write: Callable[[Reply], bytes]) -> bytes:
         """Answer a request; see `Service`."""
         now = asyncio.get_running_loop().time()
-        pool, name = self._place(request.session), request.session
+        pool, name = self._pool(request.session), request.session
         with self._visit(name, request.trace, now) as visit:
             if self.config.mode == "grants":
                 raise Refused(Status.UNSUPPORTED, ONLY_GRANTS)
@@ -134,7 +134,7 @@ class Dispatcher:
     async def grant(self, ask: Ask) -> Grant:
         """Wait until a request may be sent; see `Grants`."""
         now = asyncio.get_running_loop().time()
-        pool, name = self._place(ask.session), ask.session
+        pool, name = self._pool(ask.session), ask.session
         with self._visit(name, ask.trace, now) as visit:
             items = ask.items if pool.up and pool.takes_items(name) else 1
             if items < 1:
@@ -198,11 +198,11 @@ class Dispatcher:
             timer.cancel()
             del self._open[pending]
 
-    def _place(self, session: str) -> Pool:
-        place = self._places.get(session)
-        if place is None:
+    def _pool(self, session: str) -> Pool:
+        pool = self._pool_of.get(session)
+        if pool is None:
             raise Refused(Status.NOT_FOUND, f"there is no session '{session}'")
-        return place
+        return pool
 
     # Its life.
 
@@ -214,7 +214,7 @@ class Dispatcher:
         """
         self.pools = [self._keeper.begin(members, self.config) for members in partners(self.config.sessions)]
         await self._keeper.come_up(self.pools, wait)
-        self._places = {one.name: pool for pool in self.pools for one in pool.sessions}
+        self._pool_of = {one.name: pool for pool in self.pools for one in pool.sessions}
 
     async def reload(self, config: DispatchConfig, wait: float = START, *, keep_knobs: bool = False) -> None:
         """Go over to another configuration; every request that was taken is answered.
@@ -282,7 +282,7 @@ class Dispatcher:
         """
         for pool in begun:
             losers = [
-                one.name for one in pool.sessions if one.name in self._places and self._places[one.name].up
+                one.name for one in pool.sessions if one.name in self._pool_of and self._pool_of[one.name].up
             ]
             if not pool.up and losers:
                 raise InvalidInput(f"backends of {', '.join(losers)}", pool.why_down())
@@ -297,11 +297,11 @@ class Dispatcher:
             pool.restart()  # the old pools have gone on sending batches to its servers
         self.config, self.pools = config, plan.pools
         self._beliefs.quantile = config.quantile
-        self._places = {one.name: pool for pool in plan.pools for one in pool.sessions}
+        self._pool_of = {one.name: pool for pool in plan.pools for one in pool.sessions}
         self._metadata.clear()
         for pool in plan.gone:
-            for pending in pool.release(self._places):
-                self._move(pending, self._places[pending.session])
+            for pending in pool.release(self._pool_of):
+                self._move(pending, self._pool_of[pending.session])
             pool.hand_over = self._hand_over
             task = asyncio.get_running_loop().create_task(self._retire(pool))
             self._retiring.add(task)
@@ -318,7 +318,7 @@ class Dispatcher:
         Returns:
             Whether it does: its session may be gone, or without a server.
         """
-        pool = self._places.get(pending.session)
+        pool = self._pool_of.get(pending.session)
         if pool is None or not pool.up:
             return False
         self._move(pending, pool)

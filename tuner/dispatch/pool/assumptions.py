@@ -99,7 +99,7 @@ class Assumptions:
         self._unsure = [self._beliefs.unsure(self._servers, stream, now) for stream in self.streams]
 
     def time_left(
-        self, place: int, items: int, left: float, find_idle: Callable[[], AbstractSet[int]]
+        self, place: int, items: int, given: float, find_idle: Callable[[], AbstractSet[int]]
     ) -> float:
         """Return how much time the scheduler is told that a request has, s.
 
@@ -110,18 +110,18 @@ class Assumptions:
         Args:
             place: Of its stream.
             items: Of the smallest batch that it may be in.
-            left: What the client gives, s.
+            given: What the client gives, s.
             find_idle: Returns the servers that have nothing to do.
         """
         unsure, way = self._unsure[place], self._way(items)
-        if not unsure or left < way:
-            return left
+        if not unsure or given < way:
+            return given
         times, idle = self.tables[place][:, items], find_idle()
-        if any(times[number] <= left - way for number in idle - unsure):
-            return left
+        if any(times[number] <= given - way for number in idle - unsure):
+            return given
         assumed = [times[number] for number in idle & unsure]
         longest = min(assumed) if assumed else max(times[number] for number in unsure)
-        return max(left, left / 2 + way + float(longest))
+        return max(given, given / 2 + way + float(longest))
 
     def shortest(self, place: int, items: int) -> float:
         """Return in which time a request of a stream would be answered that comes alone, s."""

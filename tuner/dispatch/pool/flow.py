@@ -78,7 +78,7 @@ class Flow:
 
     @property
     def told(self) -> Assumptions:
-        """What the scheduler is told; there is one."""
+        """What the scheduler is told, or the last one was; the first must have begun."""
         assert self._assumptions is not None
         return self._assumptions
 
@@ -107,8 +107,8 @@ class Flow:
         for one in self.entries.take_all():
             one.refuse(Status.UNAVAILABLE, "the dispatcher is ending")
 
-    def again(self, reason: str, status: Status) -> None:
-        """Let everything that waits arrive again, or refuse it for a reason."""
+    def retry_waiting(self, reason: str, status: Status) -> None:
+        """Let everything that waits arrive again at a new scheduler, or refuse it for a reason."""
         waiting = self.entries.take_all()
         for one in waiting:
             self._queues[one.session].items -= one.items
@@ -126,20 +126,20 @@ class Flow:
         now, told = self._clock.now(), self.told
         queue = self._queues[pending.session]
         queue.items += pending.items
-        again, pending.queued, pending.dropped = bool(pending.dropped), True, ""
+        offered, pending.queued, pending.dropped = bool(pending.dropped), True, ""
         if pending.trace is not None:
             pending.trace.waits(self._loop.time())
-        commands: list[Command] = []
         entries, items = pending.items, 1
         if self._sized:
             # It may have more than the limit, if that was lowered while it waited: of those no time is known.
             entries, items = 1, min(pending.items, told.streams[place].largest)
-        due = pending.due - self._clock.origin - now
-        left = told.time_left(place, items, due, self._lanes.idle_servers)
-        pending.trial = left > due
-        if again:  # a server has nothing to do: it must not wait for as long as its client would
+        given = pending.due - self._clock.origin - now  # s that its client gives it from now on
+        left = told.time_left(place, items, given, self._lanes.idle_servers)
+        pending.trial = left > given
+        if offered:  # a server has nothing to do: it must not wait for as long as its client would
             left = min(left, SOON * told.shortest(place, max(items, told.brief(place))))
         early = max(queue.session.slo - left, 0.0)
+        commands: list[Command] = []
         for _ in range(entries):
             number = self.entries.add(pending)
             commands += self.scheduler.arrive(place, now, number, items=items, early=early)
@@ -187,10 +187,10 @@ class Flow:
             waited: Whether another pool had put it off: then more of them may wait than the limit.
         """
         session = self._queues[pending.session].session
-        again = self._loop.time() + OFFER_AGAIN * session.slo
-        if pending.due <= again:
+        soonest = self._loop.time() + OFFER_AGAIN * session.slo
+        if pending.due <= soonest:
             pending.refuse(Status.DEADLINE, pending.dropped)
-        elif not self.offers.add(pending, again, math.inf if waited else session.queue):
+        elif not self.offers.add(pending, soonest, math.inf if waited else session.queue):
             problem = f"{pending.dropped}; {session.queue} such items wait already"
             pending.refuse(Status.EXHAUSTED, problem)
 
@@ -242,20 +242,15 @@ class Flow:
         elif pending.dropped:
             self.offers.remove(pending)
 
-    def retry_all(self, requests: Iterable[Pending], reason: str) -> None:
-        """Let requests of a server that is lost arrive again, or refuse them for a reason."""
-        for one in requests:
-            self.retry(one, reason)
-
     def retry(self, pending: Pending, reason: str, status: Status = Status.UNAVAILABLE) -> None:
         """Let a request arrive again if there is time for it, else refuse it."""
         pending.queued = False
         if pending.over:
             return
-        again = pending.tries < MOST_TRIES
-        if again and self._hand_over(pending):
+        may_try = pending.tries < MOST_TRIES
+        if may_try and self._hand_over(pending):
             return
-        if self.scheduler is not None and again and self._in_time(pending):
+        if self.scheduler is not None and may_try and self._in_time(pending):
             self.submit(pending)
         else:
             pending.refuse(status, reason)

@@ -83,7 +83,7 @@ class Pool:
         self._segment: Segment | None = None
         self._loop = asyncio.get_running_loop()
         make = GrantSender if rules.grants else ProxySender
-        sender = make(beliefs, observer, self._retry_all, self._note_answered, self._compare)
+        sender = make(beliefs, observer, self._retry_elsewhere, self._note_answered, self._compare)
         self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._flow = Flow(self._queues, beliefs, self._lanes, self._goes_on_elsewhere, self.restart)
         self._tuning: asyncio.TimerHandle | None = None
@@ -204,9 +204,9 @@ class Pool:
         self._lanes.renew(up)
         if up:
             self._begin(up)
-            self._flow.again(TOO_LATE, Status.DEADLINE)
+            self._flow.retry_waiting(TOO_LATE, Status.DEADLINE)
         else:
-            self._flow.again(self.why_down(), Status.UNAVAILABLE)
+            self._flow.retry_waiting(self.why_down(), Status.UNAVAILABLE)
 
     @property
     def busy(self) -> bool:
@@ -285,8 +285,10 @@ class Pool:
 
     # What the flow hears of its lanes, and asks.
 
-    def _retry_all(self, requests: Iterable[Pending], reason: str) -> None:
-        self._flow.retry_all(requests, reason)
+    def _retry_elsewhere(self, requests: Iterable[Pending], reason: str) -> None:
+        """Let requests of a server that is lost arrive again, or refuse them for a reason."""
+        for one in requests:
+            self._flow.retry(one, reason)
 
     async def _compare(self, batch: Batch, requests: Sequence[Pending]) -> Came:
         came = await self._lanes.compare(batch, requests)
