@@ -15,7 +15,7 @@ from tuner.agents.rrl.prior import LogCosts
 from tuner.knobs import KnobSpace, Role
 from tuner.objective import SATURATION, Objective
 
-__all__ = ["Estimate", "NeuralEstimator", "costs_of", "describable"]
+__all__ = ["Estimate", "costs_of", "describable", "estimate"]
 
 STATISTICS = ("mean", "p50", "p95", "p99")
 """The first columns of the outputs, as the network was trained, whatever else comes to be measured."""
@@ -46,40 +46,31 @@ def describable(space: KnobSpace) -> bool:
     return any(knob.role is not Role.OTHER for knob in space.knobs)
 
 
-class NeuralEstimator:
-    """Estimates all configurations of a space.
+def estimate(space: KnobSpace, knowledge: ServerKnowledge, rate: float) -> Estimate:
+    """Return what every configuration of a space is expected to show.   # n = space.size.
+
+    The farther outside the range of the training, the more uncertain it is.
 
     Args:
         space: The configurations.
+        knowledge: Of the server.
+        rate: Requests/s.
     """
-
-    def __init__(self, space: KnobSpace) -> None:
-        self.space = space
-
-    def estimate(self, knowledge: ServerKnowledge, rate: float) -> Estimate:
-        """Return what every configuration is expected to show.   # n = space.size.
-
-        The farther outside the range of the training, the more uncertain it is.
-
-        Args:
-            knowledge: Of the server.
-            rate: Requests/s.
-        """
-        settings = settings_of(self.space, knowledge.cores)
-        reference = knowledge.reference
-        watched = None if reference is None else settings.row(np.array([reference.configuration]))
-        inputs = inputs_of(settings, knowledge, rate, watched)
-        outputs = evaluate(shipped(), inputs.rows)
-        relative = np.column_stack([*[inputs.latency] * CPU, inputs.use, inputs.use])
-        # 0 leaves a number of threads to the server: the same unknown number in all configurations with it.
-        chosen = np.repeat(AUTOMATIC * settings.automatic[:, None, :], outputs.mean.shape[1], axis=1)
-        wider = np.minimum(1.0 + np.sqrt((outputs.beyond**2).sum(axis=1)), WIDEST)[:, None]
-        return Estimate(
-            outputs.mean + relative,
-            outputs.deviation * wider,
-            np.concatenate([outputs.loadings * wider[:, :, None], chosen], axis=2),
-            _unlike(outputs.beyond),
-        )
+    settings = settings_of(space, knowledge.cores)
+    reference = knowledge.reference
+    watched = None if reference is None else settings.row(np.array([reference.configuration]))
+    inputs = inputs_of(settings, knowledge, rate, watched)
+    outputs = evaluate(shipped(), inputs.rows)
+    relative = np.column_stack([*[inputs.latency] * CPU, inputs.use, inputs.use])
+    # 0 leaves a number of threads to the server: the same unknown number in all configurations with it.
+    chosen = np.repeat(AUTOMATIC * settings.automatic[:, None, :], outputs.mean.shape[1], axis=1)
+    wider = np.minimum(1.0 + np.sqrt((outputs.beyond**2).sum(axis=1)), WIDEST)[:, None]
+    return Estimate(
+        outputs.mean + relative,
+        outputs.deviation * wider,
+        np.concatenate([outputs.loadings * wider[:, :, None], chosen], axis=2),
+        _unlike(outputs.beyond),
+    )
 
 
 def _unlike(beyond: np.ndarray) -> tuple[str, ...]:
@@ -88,7 +79,7 @@ def _unlike(beyond: np.ndarray) -> tuple[str, ...]:
     return tuple(dict.fromkeys(NAMES[column] for column in columns))
 
 
-def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
+def costs_of(expected: Estimate, objective: Objective) -> LogCosts:
     """Return what configurations are expected to cost.
 
     Where a broken SLO costs more, a cost is one of two: that of a kept SLO, or that of a broken one. Mean and
@@ -96,9 +87,9 @@ def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
     as likely to be the best as to break the SLO is uncertain, and is worth a try.
     """
     column = STATISTICS.index(objective.slo.statistic)
-    logs = estimate.mean[:, column] - math.log(objective.slo.latency)
+    logs = expected.mean[:, column] - math.log(objective.slo.latency)
     # Copies: costs are kept for many loads, and a view would keep the other quantities with them.
-    own, loadings = estimate.deviation[:, column].copy(), estimate.loadings[:, column].copy()
+    own, loadings = expected.deviation[:, column].copy(), expected.loadings[:, column].copy()
     ratio = np.where(logs > STEEP, SATURATION * (1.0 + logs - STEEP), np.exp(logs))  # as in the objective
     latency = LogCosts(np.log(ratio), own, loadings)
     if objective.goal == "latency":
@@ -107,8 +98,8 @@ def costs_of(estimate: Estimate, objective: Objective) -> LogCosts:
     if objective.goal == "strict":
         return _kept_or_broken(latency, broken, logs, latency)
     used = GPU if objective.goal == "gpu" else CPU
-    use = np.exp(estimate.mean[:, used]) / (1.0 if used == GPU else objective.cores)
-    kept = LogCosts(np.log(np.minimum(use, 1.0)), estimate.deviation[:, used], estimate.loadings[:, used])
+    use = np.exp(expected.mean[:, used]) / (1.0 if used == GPU else objective.cores)
+    kept = LogCosts(np.log(np.minimum(use, 1.0)), expected.deviation[:, used], expected.loadings[:, used])
     return _kept_or_broken(kept, broken, logs, latency)
 
 

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from tuner.agents.policy_file import StoredArrays
-from tuner.agents.rrl.neural.estimator import STATISTICS, NeuralEstimator, costs_of, describable
+from tuner.agents.rrl.neural.estimator import STATISTICS, costs_of, describable, estimate
 from tuner.agents.rrl.neural.knowledge import SIZES, Reference, ServerKnowledge, complete_profile
 from tuner.agents.rrl.neural.queueing import settings_of, split_time
 from tuner.agents.rrl.prior import LogCosts
@@ -29,12 +29,12 @@ LEAST_BURSTINESS = 0.05
 OTHER_BURSTINESS = 2.0
 """A window's burstiness replaces the known one if they differ by more than this factor. Seen by the server's
 counters alone, Poisson arrivals (burstiness 1) first show 0.3 to 2.1; a load that triples shows about 60."""
-ON_GPU = 0.05
-"""Share of the GPUs' time above which a server that was taken for one on the processor is on them after all:
-under a low load, as at night, the first window may have shown none."""
 OTHER_ROWS = 1.25
 """Likewise for the mean number of rows of a request: as much as a load level spans. What was watched before
 was of other requests then."""
+ON_GPU = 0.05
+"""Share of the GPUs' time above which a server that was taken for one on the processor is on them after all:
+under a low load, as at night, the first window may have shown none."""
 NEAR = (-0.8, 0.4)
 """A window becomes a further reference unless there is one at a load near its own: the logarithm of that load
 over its own lies between these two (0.45 and 1.5 times). In the training references lay so far from the load
@@ -79,7 +79,6 @@ class NeuralPrior:
     ) -> None:
         self._space = space
         self._objective = objective
-        self._estimator = NeuralEstimator(space)
         self._given = knowledge is not None
         self.knowledge = knowledge
         self._seen: dict[float, tuple[float, float]] = {}  # batch size: seconds, and their doubt
@@ -223,8 +222,8 @@ class NeuralPrior:
             knowledge = replace(self.knowledge, reference=self._nearest(of_bin))
             if not knowledge.gpu:
                 knowledge = replace(knowledge, cores=knowledge.cores * left)
-            estimate = self._estimator.estimate(knowledge, 2.0**of_bin)
-            found = costs_of(estimate, self._objective), estimate.unlike
+            expected = estimate(self._space, knowledge, 2.0**of_bin)
+            found = costs_of(expected, self._objective), expected.unlike
             if len(self._estimates) >= max(KEPT // self._space.size, LEAST_KEPT):
                 del self._estimates[next(iter(self._estimates))]  # the one asked for longest ago
         self._estimates[key] = found

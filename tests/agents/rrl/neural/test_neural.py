@@ -14,7 +14,7 @@ from tuner.agents import State
 from tuner.agents.policy_file import StoredArrays
 from tuner.agents.rrl import RRL, RRLParameters
 from tuner.agents.rrl.neural import network
-from tuner.agents.rrl.neural.estimator import AUTOMATIC, WIDEST, NeuralEstimator, costs_of, describable
+from tuner.agents.rrl.neural.estimator import AUTOMATIC, WIDEST, costs_of, describable, estimate
 from tuner.agents.rrl.neural.inputs import INPUTS, inputs_of
 from tuner.agents.rrl.neural.knowledge import Reference, complete_profile
 from tuner.agents.rrl.neural.network import FACTORS, evaluate, shipped, shipped_sheet
@@ -135,10 +135,10 @@ def test_out_of_range_it_is_less_sure_and_says_in_what() -> None:
     widths = []
     for cores, unlike in ((2.0, False), (60.0, True), (500.0, True)):
         known = replace(knowledge(watched=False), cores=cores)
-        estimate = NeuralEstimator(SPACE).estimate(known, RATE)
+        shown = estimate(SPACE, known, RATE)
         plain = evaluate(shipped(), inputs_of(settings_of(SPACE, cores), known, RATE).rows)
-        assert ("cores" in estimate.unlike) is unlike
-        widths.append(float((estimate.deviation / plain.deviation).mean()))
+        assert ("cores" in shown.unlike) is unlike
+        widths.append(float((shown.deviation / plain.deviation).mean()))
 
     assert widths[0] == pytest.approx(1.0)
     assert 1.1 < widths[1] < widths[2] <= WIDEST
@@ -161,10 +161,10 @@ def test_unknown_quantities_leave_the_rest_finite() -> None:
 def test_costs_follow_the_objective(goal: str) -> None:
     """Where the SLO is broken for sure, the cost is what the objective says of that latency."""
     objective = Objective(slo=Slo(statistic="p95", latency=1e-6), goal=goal, cores=2.0)
-    estimate = NeuralEstimator(SPACE).estimate(knowledge(), RATE)
-    costs = costs_of(estimate, objective)
+    shown = estimate(SPACE, knowledge(), RATE)
+    costs = costs_of(shown, objective)
 
-    ratio = np.exp(estimate.mean[:, 2]) / 1e-6
+    ratio = np.exp(shown.mean[:, 2]) / 1e-6
     saturated = 10.0 * (1.0 + np.log(ratio / 10.0))
     assert np.exp(costs.mean) == pytest.approx(saturated + (goal != "latency"), rel=1e-6)
     assert costs.loadings.shape == (SPACE.size, FACTORS + 3)
@@ -182,26 +182,26 @@ def test_only_the_least_use_is_looked_for_near_the_slo(goal: str, near: bool) ->
 def test_the_least_cpu_is_expected_where_the_slo_is_surely_kept() -> None:
     """Then the cost is the share of the cores."""
     objective = Objective(slo=Slo(statistic="p95", latency=3600.0), goal="cpu", cores=2.0)
-    estimate = NeuralEstimator(SPACE).estimate(knowledge(), RATE)
+    shown = estimate(SPACE, knowledge(), RATE)
 
-    assert np.exp(costs_of(estimate, objective).mean) == pytest.approx(
-        np.minimum(np.exp(estimate.mean[:, 4]) / 2.0, 1.0), rel=1e-6
+    assert np.exp(costs_of(shown, objective).mean) == pytest.approx(
+        np.minimum(np.exp(shown.mean[:, 4]) / 2.0, 1.0), rel=1e-6
     )
 
 
 @pytest.mark.parametrize("goal", ["strict", "cpu"])
 def test_a_configuration_that_may_break_the_slo_is_uncertain(goal: str) -> None:
     """Half of its chances are those of a kept SLO, half those of a broken one; draws of latencies agree."""
-    estimate = NeuralEstimator(SPACE).estimate(knowledge(), RATE)
+    shown = estimate(SPACE, knowledge(), RATE)
     here = SPACE.encode(SPACE.default)
-    latency = math.exp(estimate.mean[here, 2])
+    latency = math.exp(shown.mean[here, 2])
     objective = Objective(slo=Slo(statistic="p95", latency=latency), goal=goal, cores=2.0)
 
-    costs = costs_of(estimate, objective)
+    costs = costs_of(shown, objective)
 
-    deviation = math.hypot(estimate.deviation[here, 2], float(np.linalg.norm(estimate.loadings[here, 2])))
+    deviation = math.hypot(shown.deviation[here, 2], float(np.linalg.norm(shown.loadings[here, 2])))
     ratios = np.exp(np.random.default_rng(1).normal(scale=deviation, size=100_000))
-    kept = np.log(ratios) if goal == "strict" else np.log(np.exp(estimate.mean[here, 4]) / 2.0)
+    kept = np.log(ratios) if goal == "strict" else np.log(np.exp(shown.mean[here, 4]) / 2.0)
     drawn = np.where(ratios <= 1.0, kept, np.log1p(ratios))
     assert costs.mean[here] == pytest.approx(drawn.mean(), abs=0.1)
     assert costs.deviation[here] == pytest.approx(drawn.std(), rel=0.25)
@@ -410,8 +410,8 @@ def test_how_many_threads_a_server_chooses_itself_is_unsure() -> None:
     space, known = model.space(), replace(knowledge(watched=False), cores=10.0)
     chosen, ten = (space.encode(space.default.replace(request_parallelism=value)) for value in (0.0, 10.0))
 
-    estimate = NeuralEstimator(space).estimate(known, 14.0)
+    shown = estimate(space, known, 14.0)
 
-    assert estimate.mean[chosen] == pytest.approx(estimate.mean[ten])
-    extra = (estimate.loadings[chosen] ** 2 - estimate.loadings[ten] ** 2).sum(axis=1)
+    assert shown.mean[chosen] == pytest.approx(shown.mean[ten])
+    extra = (shown.loadings[chosen] ** 2 - shown.loadings[ten] ** 2).sum(axis=1)
     assert extra == pytest.approx(AUTOMATIC**2, rel=1e-5)  # of single precision
