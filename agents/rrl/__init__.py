@@ -12,6 +12,7 @@
 * :mod:`~tuner.agents.rrl.neural`: the estimator, a network that says what to expect.
 * :mod:`~tuner.agents.rrl.prior`: what any prior says; a start from a simulation or another server.
 * :mod:`~tuner.agents.rrl.risk`: which configurations may be explored.
+* :mod:`~tuner.agents.rrl.lookahead`: what it is worth to explore one of them.
 * :mod:`~tuner.agents.rrl.rise`: whether the load may rise soon.
 * :mod:`~tuner.agents.rrl.drift`: notices that the machine has changed.
 

@@ -15,7 +15,8 @@ SIZES = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 TYPICAL_SLOPE = 0.25
 """Where only one batch size was seen: each further request is taken to cost this share of l(1)."""
 DOUBT_PER_DOUBLING = 0.25
-"""How much less sure l(b) is with every doubling beyond the largest batch that was seen."""
+"""How much less sure l(b) is with every doubling beyond the largest batch that was seen, and with every
+halving below the smallest."""
 LEAST_DOUBT, MOST_DOUBT = 0.02, 1.0
 """Standard deviations of the logarithm of l(b)."""
 
@@ -75,8 +76,9 @@ class ServerKnowledge:
 def complete_profile(seen: Mapping[float, tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
     """Return l(b) at all sizes from those that were seen.
 
-    Between two sizes it is a line; beyond the largest it follows the last two, with ever more doubt. It never
-    falls with the size, and no request is cheaper in company than l(b)/b of the largest batch suggests.
+    Between two sizes it is a line. Beyond the largest it goes on with the mean slope of all that were seen,
+    and below the smallest it falls with it, to a tenth of what was seen there at least; the farther away, the
+    more doubt. It never falls with the size.
 
     Args:
         seen: Batch size -> seconds of one execution, and the standard deviation of its logarithm.

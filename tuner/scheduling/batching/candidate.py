@@ -1,6 +1,6 @@
 """The batch that a session would send now: how large it may be, and which requests are given up for it.
 
-There is one candidate per session (Symphony, section 4.2). Its requests are always the oldest that wait, so
+There is one candidate per session (Symphony, section 4.3). Its requests are always the oldest that wait, so
 their number identifies them. The parts, as in the authors' later code:
 
 * **Target batch**: the largest b with ``l(b) (1 + 1/n) + data b <= SLO - control - response``, where

@@ -11,8 +11,8 @@ The paper's two kinds of threads are one sequential policy here:
 * ``ModelThread.schedule`` is :func:`arrive`, ``update_candidate`` is ``_plan``. The model timer and the drop
   timer are one timer per session, ``timers``: of a candidate that is not yet schedulable the time when it
   will be; of one that waits for an accelerator the time from which on it is too late as it is.
-* ``RankThread.mc`` is the tree ``ready``, ``gpu_free_at`` is :class:`~tuner.scheduling.fleet.Fleet`, and
-  ``granted_gpu`` and ``on_gpu_timer`` are ``_settle`` and ``_grant``.
+* ``RankThread.mc`` is the tree ``ready``, ``gpu_free_at`` is :class:`~tuner.scheduling.fleet.Fleet`,
+  ``on_gpu_timer`` is ``_settle``, and ``granted_gpu`` is ``_grant``.
 
 Where we differ:
 
@@ -150,11 +150,11 @@ def build(spec: ClusterSpec, options: SymphonyOptions | None = None) -> Symphony
 
 
 def derive(policy: Symphony, options: SymphonyOptions | None = None) -> None:
-    """Take what the candidates follow from what the cluster assumes and from the options.
+    """Compute anew what candidates are formed by: beta, of the profiles, and what :func:`reconfigure` sets.
 
     Args:
-        policy: Modified in place; see :func:`reconfigure`.
-        options: The new ones.
+        policy: Modified in place.
+        options: The new ones; the defaults if None.
     """
     cluster, shares = policy.cluster, _shares(policy.cluster)
     policy.candidates["beta"] = [
