@@ -75,8 +75,9 @@ class SymphonyEpochs:
         used = len(self._used)
         self._epoch = seen if self._epoch is None else self._epoch.plus(seen)
         short = self._desired(used, seen)
-        desired = max(short, used) if not epoch_ended else self._desired(used, self._epoch)
-        desired = max(desired, short) if short > used else desired
+        desired = self._desired(used, self._epoch) if epoch_ended else used
+        if short > used:
+            desired = max(desired, short)
         changes = not self._fixed and self._pending is None and desired != used
         if epoch_ended or changes:
             self._epoch = None
