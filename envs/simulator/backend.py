@@ -122,11 +122,11 @@ class SimulatedTriton:
         self._world.slowdown = factor
 
     def reseeded(self, seed: int) -> SimulatedTriton:
-        """Return the same server under the same load at time 0, with other random numbers."""
+        """Return the same server and machine under the same load at time 0, with other random numbers."""
         other = SimulatedTriton(
             self.server, self._schedule, seed=seed, grids=self._grids, shape=self._shape, target=self._target
         )
-        other.neighbour = self.neighbour
+        other.neighbour, other.slowdown = self.neighbour, self.slowdown
         return other
 
     @property

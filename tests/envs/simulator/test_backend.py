@@ -241,6 +241,7 @@ def test_a_slower_machine() -> None:
         compute.append(backend.counters().compute / backend.counters().requests)
 
     assert compute[1] == pytest.approx(2.0 * compute[0], rel=0.05)
+    assert backend.reseeded(3).slowdown == 2.0
 
 
 def test_profile_is_recovered() -> None:
