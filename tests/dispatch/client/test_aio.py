@@ -325,6 +325,9 @@ def test_connections_to_backends_that_are_gone_are_closed() -> None:
                 assert await client.infer("echo", [Input("x", 1)]) == f"b{number}:1"
                 await asyncio.sleep(0.6 * UNUSED)
             assert closed == ["b0:1", "b1:1", "b2:1"]
+            await client.close()
+            await asyncio.sleep(2 * UNUSED)
+            assert await client.infer("echo", [Input("x", 1)]) == "b4:1"  # it begins a new conversation
 
     run(main())
 

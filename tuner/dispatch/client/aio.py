@@ -95,6 +95,7 @@ class AsyncGrantClient:
         for backend in self._backends.values():
             await backend.close()
         self._backends.clear()
+        self._used.clear()
 
     @asynccontextmanager
     async def grant(
