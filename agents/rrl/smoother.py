@@ -218,8 +218,9 @@ class Smoother:
         mean, loadings = self._prior_mean(prior, configurations), prior.loadings[configurations]
         points = self._points(state)
         if not points.logs.size:
-            alone = np.full(configurations.size, self.constants.deviation)
-            return mean, prior.deviation[configurations] if loadings.size else alone
+            if not loadings.size:  # nothing says how unsure the prior is
+                return mean, np.full(configurations.size, self.constants.deviation)
+            return mean, prior.deviation[configurations]
         where, leaps = self._places_of(state, configurations), _leaps_of(prior, configurations)
         with one_blas_thread():
             above, deviation = posterior(
