@@ -9,8 +9,9 @@ from typing import NoReturn
 import pytest
 
 from tests.builders import configuration
-from tests.control.drive.driver_bed import FakeClock, FakeServer, drive, raising, silent, unseen
+from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, drive, raising, silent, unseen
 from tests.control.drive.test_sweep import Still
+from tuner.control.decide.orders import Orders
 from tuner.control.drive.reconcile import late_change as module
 from tuner.control.drive.reconcile.late_change import await_late_change
 from tuner.control.drive.sweep import measure_configurations
@@ -160,6 +161,22 @@ def test_what_is_left_at_the_end_is_not_on_probation_though_its_end_was_not_seen
 
     assert driver.running == server.running == configuration()
     assert driver.loop.memory.probation is None
+
+
+def test_what_a_rollback_whose_end_was_not_seen_has_undone_is_not_what_is_left_at_the_end() -> None:
+    """It was the best by evidence until then; as after any rollback, it is banned."""
+    server, book = FakeServer(FakeClock(), lambda c: 0.015 if c == configuration(2) else 0.02), Book()
+    driver, _ = drive(server, configuration(2), orders=book)
+    driver.step()
+    driver.step()
+    assert driver.loop.incumbent() == configuration(2)
+    book.orders = Orders(rollback=configuration())
+    silent(server, done=True)
+    driver.step()
+
+    left = driver.finish()
+
+    assert left == server.running == configuration()
 
 
 def test_a_restart_of_the_server_ends_what_it_was_loading(monkeypatch: pytest.MonkeyPatch) -> None:

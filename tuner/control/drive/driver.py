@@ -205,34 +205,40 @@ class Driver:
         Returns:
             What the server runs.
         """
-        best = self.loop.incumbent()
-        if not self._oversight.apply or best is None or self._oversight.orders.read().standing:
+        orders = self._oversight.orders.read()
+        if orders.standing or not self._oversight.apply or self.loop.incumbent() is None:
             return self.running
-        same = self.loop.space.same
         try:
             found = self._ask_running()
         except AdapterError as error:  # nor is it changed: what a change on probation did would be forgotten
             self._notify(f"the server could not be asked what it runs, and is left as it is: {error}")
             self.note_state()
             return self.running
-        running, reconciler = found.configuration, self.reconciler
-        ours = reconciler.confirm(found) or same(running, self.running)
-        if not ours:  # the server may have died of it, and the next life has to know that
-            self.loop.observe(on.Undone(self.running))
-            best = self.loop.incumbent()
-        if not (ours or reconciler.was_restarted(running)):
-            best = running
-            reconciler.foreign.noticed(self.loop.space.format(running), "it stays")
-        elif ours and self._unjudged(reconciler.theirs):
-            best = running
-            self._notify("what somebody else has set stays, because no window has judged it")
-        self.running = running
-        if best is not None and (found.apart or not same(self.running, best)):
+        best = self._best_to_leave(found)
+        self.running = found.configuration
+        if best is not None and (found.apart or not self.loop.space.same(self.running, best)):
             reason = "nothing more is tried; it is left with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True, judged=True)
             self._actuator.carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
         self.note_state()
         return self.running
+
+    def _best_to_leave(self, found: Found) -> Configuration | None:
+        """Return what to leave a server with that was found at the end: the best, or what runs if that stays.
+
+        What has become of the changes before is noted first: what they have shown to be bad is not the best.
+        """
+        running, reconciler = found.configuration, self.reconciler
+        if reconciler.confirm(found) or self.loop.space.same(running, self.running):
+            if not self._unjudged(reconciler.theirs):
+                return self.loop.incumbent()
+            self._notify("what somebody else has set stays, because no window has judged it")
+            return running
+        self.loop.observe(on.Undone(self.running))  # it may have died of that: the next life has to know
+        if reconciler.was_restarted(running):
+            return self.loop.incumbent()
+        reconciler.foreign.noticed(self.loop.space.format(running), "it stays")
+        return running
 
     def _unjudged(self, theirs: Configuration | None) -> bool:
         """Whether no usable window has ever shown what somebody else has set."""
