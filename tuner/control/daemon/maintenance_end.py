@@ -54,11 +54,12 @@ class MaintenanceEnd:
         self._tries = standing.tries  # whether changes may have been tried since the last end
         self._stuck: Configuration | None = None  # what could not be replaced by the best yet
 
-    def near(self, driver: Driver) -> bool:
-        """Return whether maintenance may be over before a window has judged what this turn would try.
+    def before_turn(self, driver: Driver) -> bool:
+        """Leave the best configuration if it is time; return whether the turn that begins is to try nothing.
 
-        As at the end of a run nothing is tried then, and the server gets the best configuration: before the
-        last turn inside, or, where that turn took too long, after it.
+        That is where maintenance may be over before a window has judged what the turn would try. As at the
+        end of a run the server gets the best configuration then: before the last turn inside, or, where that
+        turn took too long, after it.
         """
         c, now = self._config, self._now()
         if c.mode != "apply" or not c.maintenance:
@@ -70,32 +71,37 @@ class MaintenanceEnd:
             self._stuck = None
             return False
         if self._tries and not c.may_change(now + turn):
-            self._leave_best(driver)
+            self._end(driver)
         return inside
 
-    def _leave_best(self, driver: Driver) -> None:
-        """Give the target the best configuration, or note that it has yet to get it."""
-        same, tried, memory = driver.loop.space.same, driver.running, driver.loop.memory
-        awaited = driver.reconciler.unconfirmed
+    def _end(self, driver: Driver) -> None:
+        """Leave the best configuration, unless it has to wait, or something else has come in its place."""
+        awaited, stuck = driver.reconciler.unconfirmed, self._stuck
         if awaited is not None and awaited.record is not None:  # it may still run what this life asked for
             return
-        if self._stuck is not None:
-            if not same(tried, self._stuck):  # by an order or by somebody else, and it stays; or rolled back
-                self._note(tries=False)
-                return
-            if memory.pause:
-                return
-        failed, text = memory.failed_changes, driver.loop.space.format
-        left, best = driver.finish(), driver.loop.incumbent()
-        self._stuck = tried
-        if best is not None and same(tried, left) and not same(left, best):
-            if memory.pause and memory.failed_changes > failed:  # else the breaker would hold rollbacks, too
-                self._note(tries=False)
-                self._say(f"the maintenance window ends with {text(left)}: {text(best)} failed too often")
+        if stuck is not None and not driver.loop.space.same(driver.running, stuck):
+            self._note(tries=False)  # an order or somebody else has set that, and it stays; or a rollback
+        elif stuck is None or not driver.loop.memory.pause:
+            self._leave_best(driver)
+
+    def _leave_best(self, driver: Driver) -> None:
+        """Have the driver leave the best configuration; if that fails, a later turn tries it again."""
+        loop, tried = driver.loop, driver.running
+        same, text, failed = loop.space.same, loop.space.format, loop.memory.failed_changes
+        left, best = driver.finish(), loop.incumbent()
+        if best is None or not (same(left, best) or same(left, tried)):  # what somebody else has set stays
+            said = ""
+        elif same(left, best):
+            said = "" if same(left, tried) else f"the maintenance window ends; leaving it with {text(left)}"
+        elif loop.memory.pause and loop.memory.failed_changes > failed:
+            # To go on would keep the circuit breaker open, which holds rollbacks, too.
+            said = f"the maintenance window ends with {text(left)}: {text(best)} failed too often"
+        else:
+            self._stuck = tried
             return
         self._note(tries=False)
-        if best is not None and same(left, best) and not same(tried, left):
-            self._say(f"the maintenance window ends; leaving it with {text(left)}")
+        if said:
+            self._say(said)
 
     def _note(self, *, tries: bool) -> None:
         """Note whether a maintenance window has yet to end with the best configuration."""

@@ -340,7 +340,7 @@ class Worker:
             self._end(driver, stored)
 
     def _turn(self, driver: Driver, maintenance: MaintenanceEnd) -> WindowRecord:
-        ends = maintenance.near(driver)  # also where it only observes: then no window has yet to end
+        ends = maintenance.before_turn(driver)  # also where it only observes: then no window has yet to end
         if self.config.mode == "observe":
             return driver.observe()
         return driver.step(last=ends or self.turns + 1 == self._windows)
