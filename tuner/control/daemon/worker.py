@@ -165,35 +165,40 @@ class Worker:
                 self._turned.release(self.config)
 
     def _keep(self) -> None:
-        pause, logged = FIRST_PAUSE, ""
+        """Attach again and again until done, after a failure with pauses that grow while nothing works."""
+        pause, said = FIRST_PAUSE, ""
         longest = min(LONGEST_PAUSE, max(self.config.window, FIRST_PAUSE))
         while not self._done:
-            turns, self.mistake = self.turns, None
-            try:
-                self._attach()
+            turns = self.turns
+            problem = self._attempt()
+            if problem is None or self._done:
                 continue  # with the knobs of the model as it is deployed now, or to the end
-            except Stopped:
-                break
-            except TunerError as error:
-                self._phase.enter(f"waiting: {error}")
-                self.mistake = error if isinstance(error, InvalidInput) else None
-            except Exception as error:
-                self._log_traceback(error)
-                self._phase.enter(f"waiting: {type(error).__name__}: {one_line(str(error))}")
-            if self._done:
-                break
-            pause = FIRST_PAUSE if self.turns > turns else min(2 * pause, longest)
-            problem = self.phase.removeprefix("waiting: ")
+            self._phase.enter(f"waiting: {problem}")
             level = logging.INFO if self.mistake is None else logging.ERROR
             if self.mistake is not None and self._windows:  # its windows may never come
                 self._say(problem, level=level)
                 break
-            if problem != logged or self.turns > turns:  # a problem that lasts is logged once
+            worked = self.turns > turns
+            if worked or problem != said:  # a problem that lasts is logged once
                 self._say(f"{problem}; trying again until it works", level=level)
-            logged = problem
-            if self._stop.wait(pause):
-                break
+            said, pause = problem, FIRST_PAUSE if worked else min(2 * pause, longest)
+            self._stop.wait(pause)
         self._phase.enter("stopped")
+
+    def _attempt(self) -> str | None:
+        """Attach, and keep the target as long as nothing fails; return what did, None if nothing has."""
+        self.mistake = None
+        try:
+            self._attach_and_keep()
+        except Stopped:
+            return None
+        except TunerError as error:
+            self.mistake = error if isinstance(error, InvalidInput) else None
+            return str(error)
+        except Exception as error:
+            self._log_traceback(error)
+            return f"{type(error).__name__}: {one_line(str(error))}"
+        return None
 
     def _log_traceback(self, error: Exception) -> None:
         """Log the traceback of an unexpected error, once for each place in the code."""
@@ -207,7 +212,7 @@ class Worker:
     def _done(self) -> bool:
         return self._stop.is_set() or 0 < self._windows <= self.turns
 
-    def _attach(self) -> None:
+    def _attach_and_keep(self) -> None:
         """Attach, resume what was left, and keep the target until stopped."""
         c = self.config
         with attached(c, self._grids(), clock=self._clock) as (attachment, setting):
