@@ -88,22 +88,27 @@ class DaemonSoak(SequentialExperiment[Soaked]):
             _set(benches, default)
             load_until_it_breaks(clients, self.report)
             numbers = self.track(range(self.standing), "configurations that stand still")
-            first = [self._still(benches, [number] * len(benches), 1) for number in numbers]
-            statics = list(zip(*first, strict=True))  # by server
-            best = [_best(own) for own in statics]
+            before = [self._still(benches, [number] * len(benches), 1) for number in numbers]
+            best = [_best(shares) for shares in zip(*before, strict=True)]  # number by server
             _set(benches, default)
             with _daemon(benches) as daemon:
                 shares, memory = keep(clients, daemon, 60 * self.minutes, self.report)
                 rows = _counted(daemon, memory)
                 lost = [_lost(daemon, kept.name, share) for kept, share in zip(SERVERS, shares, strict=True)]
-            defaults, bests = (self._still(benches, some, self.again) for some in (default, best))
-        for number, (kept, share) in enumerate(zip(SERVERS, shares, strict=True)):
-            own, chosen = statics[number], best[number]
-            usual, most = own[0] + defaults[number], own[chosen] + bests[number]
-            rows += compared(kept, share, default=usual, best=most, which=kept.statics[chosen])
+            default_after, best_after = (self._still(benches, some, self.again) for some in (default, best))
+        for server, (kept, share) in enumerate(zip(SERVERS, shares, strict=True)):
+            number = best[server]
+            rows += compared(
+                kept,
+                share,
+                default=before[0][server] + default_after[server],
+                best=before[number][server] + best_after[server],
+                which=kept.statics[number],
+            )
+        stood = [*before, default_after, best_after]
         details = {
             "memory": [round(value, 1) for value in memory],
-            "statics": [[share.attainment for share in shares] for shares in (*first, defaults, bests)],
+            "statics": [[share.attainment for share in by_server] for by_server in stood],
             "lost": lost,
         }
         return Soaked(rows, [client.rates for client in clients], details)
@@ -119,7 +124,13 @@ class DaemonSoak(SequentialExperiment[Soaked]):
         return soaked.details | {"rates": soaked.rates}
 
     def _still(self, benches: Benches, numbers: Sequence[int], turns: int) -> list[SloShare]:
-        """Let each server run one of the configurations that stand still for some turns of the load."""
+        """Let each server run one of the configurations for some turns of the load; return what clients saw.
+
+        Args:
+            benches: The servers.
+            numbers: Which of its configurations each of them runs.
+            turns: Of the load.
+        """
         _set(benches, numbers)
         shares = serve([client for _, _, client in benches], 2 * turns * PHASE)
         self.report(", ".join(f"{share.attainment:.0f} %" for share in shares) + " kept")
