@@ -289,18 +289,18 @@ def test_changes_pause_after_failures_in_a_row_for_ever_longer() -> None:
     """One try at a time; a success ends the pause."""
     memory = memory_with(breaker=2)
     memory.failed()
-    assert memory.pause == 0
+    assert memory.breaker_open_for == 0
 
     pauses = []
     for _ in range(9):
         memory.failed()
-        pauses.append(memory.pause)
+        pauses.append(memory.breaker_open_for)
     assert pauses == [5, 10, 20, 40, 80, 160, 320, 320, 320]
 
     memory.changed(0.0, ApplyCost.RELOAD)
-    assert memory.pause == 0
+    assert memory.breaker_open_for == 0
     memory.failed()
-    assert memory.pause == 0, "the first in a row again"
+    assert memory.breaker_open_for == 0, "the first in a row again"
 
 
 def test_the_best_by_evidence_was_seen_more_than_once() -> None:

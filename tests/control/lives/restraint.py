@@ -11,7 +11,7 @@ from tests.control.lives.life import EPOCH, NAME, Life
 from tests.control.lives.world import Replica
 from tuner.control.decide.evidence import probability_kept
 from tuner.control.decide.limits import GuardLimits
-from tuner.control.decide.memory import HORIZON, HOUR, PAUSE
+from tuner.control.decide.memory import HORIZON, HOUR, LONGEST_OPEN, OPEN
 from tuner.control.decide.validation import unusable
 from tuner.control.store.order_book import orders_of
 from tuner.control.store.rows import measurement_of
@@ -198,7 +198,7 @@ class Restraint:
             return  # what a restart has undone is put back at once, and at its end it tries once
         beyond = failed - self.limits.breaker
         if beyond >= 0:
-            wait = min(PAUSE * 2**beyond, 320)
+            wait = min(OPEN * 2**beyond, LONGEST_OPEN)
             self.hold(passed >= wait - 1, f"{failed} changes failed, the last {passed} turns ago")
 
     def _failures(self) -> tuple[int, int]:

@@ -205,7 +205,7 @@ def test_changes_that_fail_for_good_are_told_for_good() -> None:
         return value
 
     for number in range(2000):
-        if not memory.pause:
+        if not memory.breaker_open_for:
             memory.failed()
         memory.turn_passed()
         told.append(failed_in_a_row(None if number % 7 else measurement()))

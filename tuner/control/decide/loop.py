@@ -218,8 +218,10 @@ class ControlLoop:
         if not change.tried:
             memory.failed()
         if isinstance(decision, Rollback):
-            if change.refused and memory.pause:
-                beyond = memory.pause + 2  # until the breaker has closed, and the window after that
+            if change.refused and memory.breaker_open_for:
+                beyond = (
+                    memory.breaker_open_for + 2
+                )  # until the breaker has closed, and the window after that
                 memory.ban(self.level, self._index(decision.configuration), least=beyond)
                 memory.probation = probation
         elif not decision.restores:
@@ -267,13 +269,15 @@ class ControlLoop:
             running: What the server runs.
             **seen: The further fields of :class:`Facts`, as far as the window showed them.
         """
-        memory = self.memory
-        tries = f"the next try is {memory.pause} windows away"
+        memory, breaker = self.memory, ""
+        if memory.breaker_open_for:
+            next_try = f"the next try is {memory.breaker_open_for} windows away"
+            breaker = f"{memory.failed_changes} changes in a row failed; {next_try}"
         self._facts = Facts(
             space=self.space,
             orders=self.orders,
             running=running,
-            breaker=f"{memory.failed_changes} changes in a row failed; {tries}" if memory.pause else "",
+            breaker=breaker,
             retreat=self._retreat(running),
             **seen,
         )

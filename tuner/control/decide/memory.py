@@ -27,8 +27,8 @@ LITTLE = 2
 """Windows up to which little is known of a configuration."""
 MOST_DOUBLINGS = 6
 """Of a ban."""
-PAUSE, LONGEST_PAUSE = 5, 320
-"""Windows for which the circuit breaker is open at first, and at most."""
+OPEN, LONGEST_OPEN = 5, 320
+"""Turns for which the circuit breaker is open at first, and at most."""
 
 
 @dataclass(slots=True)
@@ -106,8 +106,8 @@ class Memory:
         self.windows = 0
         self.failed_changes = 0
         """Changes in a row that failed."""
-        self.pause = 0
-        """Windows until the next change may be tried after such failures."""
+        self.breaker_open_for = 0
+        """Turns for which the circuit breaker stays open, and no change is tried; 0 while it is closed."""
         self._allowed = limits.budget * HORIZON
         self._charged: deque[float] = deque(maxlen=HORIZON)
         self._lost = 0.0  # windows lost to changes that are not charged yet
@@ -256,7 +256,7 @@ class Memory:
     def changed(self, now: float, cost: ApplyCost) -> None:
         """The driver changed the server."""
         self.count_change(now, cost)
-        self.failed_changes = self.pause = 0
+        self.failed_changes = self.breaker_open_for = 0
 
     def count_change(self, now: float, cost: ApplyCost) -> None:
         """Count a change within the hour; times, in s, do not go back."""
@@ -267,11 +267,11 @@ class Memory:
         self.failed_changes += 1
         beyond = self.failed_changes - self.limits.breaker
         if beyond >= 0:
-            self.pause = min(PAUSE * 2**beyond, LONGEST_PAUSE)
+            self.breaker_open_for = min(OPEN * 2**beyond, LONGEST_OPEN)
 
     def turn_passed(self) -> None:
         """A turn has ended, with or without a window: the circuit breaker counts turns."""
-        self.pause = max(self.pause - 1, 0)
+        self.breaker_open_for = max(self.breaker_open_for - 1, 0)
 
     def ban(self, level: int | None, configuration: int, *, least: int = 0) -> None:
         """End the probation, and ban a configuration under a load for ``retry_after`` windows.

@@ -19,8 +19,9 @@ class Proposal:
     """What the agent would have the server run, and what is known of it."""
 
     choice: int
-    """The number of the configuration; the one in force to stay there."""
-    running: int
+    """The number of the configuration."""
+    moves: bool
+    """Whether it is another than the one in force."""
     exploring: bool
     """Whether the configuration was drawn to learn from it, not because it is the best known."""
     expected: float
@@ -85,7 +86,7 @@ def propose(
     why = leeway.why or "nothing better is expected" + (f" ({basis})" if basis else "")
     return Proposal(
         choice=choice,
-        running=state.configuration,
+        moves=moves,
         exploring=choice != best,
         expected=expected,
         known=known,

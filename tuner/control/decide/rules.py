@@ -96,9 +96,7 @@ def broken_on_probation(facts: Facts) -> Decision | None:
 def nothing_better(facts: Facts) -> Decision | None:
     """Hold where the agent would stay."""
     proposal = facts.proposal
-    if proposal.choice != proposal.running:
-        return None
-    return Hold(reason=f"{facts.standing}; {proposal.stay}")
+    return None if proposal.moves else Hold(reason=f"{facts.standing}; {proposal.stay}")
 
 
 def gains_too_little(facts: Facts) -> Decision | None:

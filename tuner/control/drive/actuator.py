@@ -143,7 +143,7 @@ class Actuator:
             )
         except (Refused, ReadOnly, InvalidInput) as error:
             self._loop.observe(on.Failed(decision))
-            if self._loop.memory.pause:
+            if self._loop.memory.breaker_open_for:
                 # A server that refuses it for good must not be kept from all else.
                 self._reconciler.lost = None
             return Outcome("failed", str(error))

@@ -162,8 +162,8 @@ class Reconciler:
         It waits while orders or the circuit breaker forbid changes, and is over when the windows meanwhile
         have shown that what runs is better.
         """
-        orders = self._loop.orders
-        if self.lost is None or orders.standing or orders.rollback is not None or self._loop.memory.pause:
+        orders, memory = self._loop.orders, self._loop.memory
+        if self.lost is None or orders.standing or orders.rollback is not None or memory.breaker_open_for:
             return None
         if (restore := self._loop.restoration(running, self.lost)) is None:
             self.lost = None
@@ -175,9 +175,9 @@ class Reconciler:
 
         It waits while orders or the circuit breaker forbid changes.
         """
-        orders = self._loop.orders
+        orders, memory = self._loop.orders, self._loop.memory
         # A rollback gives all replicas one configuration, too; the breaker spares one that refuses.
-        if not found.apart or orders.paused or orders.rollback is not None or self._loop.memory.pause:
+        if not found.apart or orders.paused or orders.rollback is not None or memory.breaker_open_for:
             return None
         if not self._oversight.apply:
             return None
