@@ -27,7 +27,7 @@ from tuner.agents.rrl.table.parameters import TableParameters
 from tuner.control import ControlLoop
 from tuner.control.daemon.config import DaemonConfig
 from tuner.control.store.history import events, explain, history, windows
-from tuner.control.store.journal import recount, replay
+from tuner.control.store.next_life import recount, replay
 from tuner.control.store.order_book import all_orders, orders_of, pin
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change, unjudged_change

@@ -13,7 +13,7 @@ from tests.control.daemon.file_server import FileServer
 from tests.waiting import eventually
 from tuner.cli.app import app
 from tuner.control import ControlLoop
-from tuner.control.store.journal import recount
+from tuner.control.store.next_life import recount
 from tuner.errors import StorageError
 from tuner.knobs import ApplyCost
 

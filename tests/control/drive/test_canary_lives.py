@@ -23,7 +23,8 @@ from tuner.control import (
 )
 from tuner.control.daemon.stoppable_clock import Stopped
 from tuner.control.decide.rules import CHANGE
-from tuner.control.store.journal import StoreJournal, resolve_unfinished
+from tuner.control.store.journal import StoreJournal
+from tuner.control.store.next_life import take_up_changes
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change
 from tuner.knobs import Configuration, KnobSpace
@@ -53,7 +54,7 @@ def test_a_stop_in_a_trial_is_the_end_of_the_change(fleet: Fleet, store: Store) 
     )
     assert fleet.running == [OLD, OLD, OLD]
     fleet.servers["b"].running = THEIRS
-    assert resolve_unfinished(store, target, fleet.driver) is None
+    assert take_up_changes(store, target, fleet.driver) is None
     assert fleet.running == [OLD, THEIRS, OLD]
 
 
@@ -96,7 +97,7 @@ def test_killed_while_one_tries(
     for server, found in zip(fleet.servers.values(), running, strict=True):
         server.running = found
 
-    sentence = resolve_unfinished(store, target, fleet.driver)
+    sentence = take_up_changes(store, target, fleet.driver)
 
     assert sentence is not None
     assert ("did not come about" in sentence) == (outcome == "interrupted")
@@ -116,7 +117,7 @@ def test_killed_in_a_repair_that_some_have(
     target = killed_in_a_change(store, repair)
     fleet.servers["a"].running, fleet.servers["c"].refuses = NEW, refuses
 
-    resolve_unfinished(store, target, fleet.driver)
+    take_up_changes(store, target, fleet.driver)
 
     decided = store.row("SELECT outcome, error FROM decision")
     assert decided is not None
@@ -141,7 +142,7 @@ def test_killed_in_a_rollback_of_servers_and_clients_that_some_have(
     loop = ControlLoop(both.space, OBJECTIVE, ScriptedAgent())
     driver = Driver(Watched(both, fleet, fleet.clock), loop, window=5.0, oversight=Oversight())
 
-    sentence = resolve_unfinished(store, target, driver)
+    sentence = take_up_changes(store, target, driver)
 
     decided = store.row("SELECT outcome, error FROM decision")
     assert decided is not None
@@ -156,7 +157,7 @@ def test_killed_while_one_tries_that_is_away_afterwards(fleet: Fleet, store: Sto
     """It gets what the others run when it is back."""
     target = killed_in_a_change(store)
     fleet.servers["a"].running, fleet.servers["a"].up = NEW, False
-    resolve_unfinished(store, target, fleet.driver)
+    take_up_changes(store, target, fleet.driver)
     fleet.servers["a"].up = True
 
     fleet.driver.step()
@@ -173,7 +174,7 @@ def test_what_was_decided_before_the_last_decision_is_over(fleet: Fleet, store: 
     )
     fleet.servers["a"].running = NEW  # by somebody
 
-    assert resolve_unfinished(store, target, fleet.driver) is None
+    assert take_up_changes(store, target, fleet.driver) is None
     assert fleet.running == [NEW, OLD, OLD]
     outcomes = [row["outcome"] for row in store.rows("SELECT outcome FROM decision ORDER BY id")]
     assert outcomes == ["interrupted", "held"]
@@ -184,7 +185,7 @@ def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, st
     target = killed_in_a_change(store)
     fleet.servers["a"].running, fleet.servers["a"].refuses = NEW, True
 
-    resolve_unfinished(store, target, fleet.driver)
+    take_up_changes(store, target, fleet.driver)
 
     assert unfinished_change(store, target) is None
     assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]

@@ -12,7 +12,8 @@ from tests.control.drive.driver_bed import (
     drive,
 )
 from tuner.control import Driver
-from tuner.control.store.journal import StoreJournal, replay, resolve_unfinished
+from tuner.control.store.journal import StoreJournal
+from tuner.control.store.next_life import replay, take_up_changes
 from tuner.control.store.store import Store
 from tuner.knobs import Configuration
 
@@ -36,7 +37,7 @@ def life(
     driver, _ = drive(server, *proposals, journal=journal, resume=standing.state, **oversight)
     if remembers:
         replay(store, standing.id, driver.loop, learned=0)
-    return driver, resolve_unfinished(store, standing.id, driver)
+    return driver, take_up_changes(store, standing.id, driver)
 
 
 def outcomes(store: Store) -> list[str]:

@@ -19,7 +19,7 @@ from tests.control.drive.driver_bed import (
 from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server
 from tuner.adapters import ApplyReport
 from tuner.control import Apply, ControlLoop, Hold, Rollback, WindowRecord
-from tuner.control.store.journal import last_change
+from tuner.control.store.next_life import last_change
 from tuner.control.store.store import Store
 from tuner.errors import Unreachable
 from tuner.knobs import Configuration, Knob, KnobSpace

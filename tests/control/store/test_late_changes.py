@@ -21,7 +21,8 @@ from tests.control.store.lives_bed import BAD, GOOD, life, outcomes, server
 from tests.control.store.store_bed import Times
 from tuner.control import Apply, Driver, Hold, Rollback
 from tuner.control.decide.orders import Orders
-from tuner.control.store.journal import StoreJournal, resolve_unfinished
+from tuner.control.store.journal import StoreJournal
+from tuner.control.store.next_life import take_up_changes
 from tuner.control.store.store import Store
 from tuner.errors import TimedOut
 from tuner.knobs import Configuration
@@ -60,7 +61,7 @@ def test_a_change_of_server_and_clients_is_found_again(store: Store, batch: Conf
         both.backend.take_up(standing.state.current)
         book, watched = Book(pinned=pinned), both.watched
         driver, heard = drive(target, journal=journal, resume=standing.state, watched=watched, orders=book)
-        sentence = resolve_unfinished(store, standing.id, driver)
+        sentence = take_up_changes(store, standing.id, driver)
         if pinned:
             silent(target, done=True)
         driver.step()

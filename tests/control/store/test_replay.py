@@ -14,7 +14,8 @@ from tests.control.drive.driver_bed import FakeClock, FakeServer
 from tests.control.store.lives_bed import BAD, GOOD, life, server
 from tuner.agents.agent import State
 from tuner.control import ControlLoop, Driver, Oversight, Watched
-from tuner.control.store.journal import StoreJournal, replay
+from tuner.control.store.journal import StoreJournal
+from tuner.control.store.next_life import replay
 from tuner.control.store.store import Store
 from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.measurement import Measurement

@@ -39,14 +39,8 @@ from tuner.control.drive.replicas import prevailing
 from tuner.control.drive.scaling import TargetScaling
 from tuner.control.drive.watched import Watched
 from tuner.control.sentence import about, log_sentence
-from tuner.control.store.journal import (
-    StoreJournal,
-    last_change,
-    last_seconds,
-    recount,
-    replay,
-    resolve_unfinished,
-)
+from tuner.control.store.journal import StoreJournal
+from tuner.control.store.next_life import last_change, last_seconds, recount, replay, take_up_changes
 from tuner.control.store.order_book import StoredOrders
 from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
@@ -237,7 +231,7 @@ class Worker:
                 driver = self._driver(attachment, agent, standing, objective)
                 self._resume(driver, standing.id, learned)
                 if not isinstance(attachment.clock, Simulated):  # virtual hours are not those of the store
-                    self._resume_changes(driver, attachment, standing)
+                    self._count_changes(driver, attachment, standing)
                 self._run_turns(driver, attachment, standing, stored)
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
@@ -289,13 +283,13 @@ class Worker:
         """Resume from what an earlier process left in the store."""
         seen = replay(self._store, target, driver.loop, learned=learned)
         self._change_seconds = last_seconds(self._store, target)
-        if sentence := resolve_unfinished(self._store, target, driver):
+        if sentence := take_up_changes(self._store, target, driver):
             self._say(sentence, note=False)
         space = driver.loop.space
         going_on = f", going on after {seen} windows" if seen else ""
         self._say(f"{self.config.mode}, it runs {space.format(driver.backend.current())}{going_on}")
 
-    def _resume_changes(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
+    def _count_changes(self, driver: Driver, attachment: Attachment, standing: Standing) -> None:
         """Count the changes of the last hour, and tell the profiler, which is new, when the last one was."""
         today = self._now()
         recount(self._store, standing.id, driver.loop, attachment.clock.now(), today)

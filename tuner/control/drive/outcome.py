@@ -43,12 +43,12 @@ class Unconfirmed(NamedTuple):
     deadline: float = math.inf
     """Until when it may come about, s; :meth:`Reconciler.expect` sets it."""
     record: WindowRecord | None = None
-    """The turn whose end has to be written down; None if an earlier life has done that."""
+    """The turn whose end has to be written down; None while the server is asked, or for an earlier life's."""
     failed: bool = False
     """Whether it was written down that it failed, because it had not come about by the next window."""
     judged: bool = False
     """Whether it leads to what needs no judgement."""
-    came: Callable[[], None] | None = None
+    write_came: Callable[[], None] | None = None
     """Writes down that a change of an earlier life came about, where that life has noted that it failed."""
     seen: bool = False
     """Whether it was seen before the first turn that it came about."""

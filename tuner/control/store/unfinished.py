@@ -12,7 +12,7 @@ from tuner.control.decide.rules import BREAKER, CHANGE, ORDERED_BACK, PAUSED
 from tuner.control.store.store import ACTIONS, UNENDED, Store
 from tuner.knobs import Configuration, KnobSpace
 
-__all__ = ["Unfinished", "late_change", "unfinished_change", "unjudged_change"]
+__all__ = ["Unfinished", "failed_change", "unfinished_change", "unjudged_change"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,13 +69,13 @@ def unfinished_change(store: Store, target: int) -> Unfinished | None:
     return _unfinished(store, row) if row is not None else None
 
 
-def late_change(store: Store, target: int, seconds: float) -> Unfinished | None:
-    """Return the last change if it has not come about as far as was seen, but still may.
+def failed_change(store: Store, target: int, *, within: float) -> Unfinished | None:
+    """Return the last change if it has not come about as far as was seen; it still may.
 
     Args:
         store: The store.
         target: The target's number in it.
-        seconds: How long after its end was written down a change may come about.
+        within: How long ago its end was written down at most, s.
     """
     row = store.row(
         "SELECT * FROM decision WHERE target = ? AND outcome IN ('applied', 'failed', 'interrupted') "
@@ -85,7 +85,7 @@ def late_change(store: Store, target: int, seconds: float) -> Unfinished | None:
     if row is None or row["outcome"] == "applied":
         return None
     change = _unfinished(store, row)
-    return change if change.ended >= store.now() - seconds else None
+    return change if change.ended >= store.now() - within else None
 
 
 def unjudged_change(store: Store, target: int) -> Unfinished | None:

@@ -221,10 +221,12 @@ class Reconciler:
         self.lost = self.theirs = None
         if not change.seen:
             self._notify(f"the change to {space.format(self.running)} came about after all")
-        if change.came is not None:
-            change.came()
+        if change.write_came is not None:
+            change.write_came()
         cost = None
-        if change.record is not None or change.came is not None:  # else an earlier process has counted it
+        if (
+            change.record is not None or change.write_came is not None
+        ):  # else an earlier process has counted it
             cost = space.apply_cost(change.previous, self.running)
             self.confirmed += 1
         self._loop.observe(on.InForce(previous, change.back, self._now(), cost, change.judged))
