@@ -53,7 +53,7 @@ class Actuator:
         notify: Callable[[str], None],
     ) -> None:
         self.applied = 0
-        self._late = False  # whether an older change may come about at any moment
+        self._older_may_come = False  # whether a change before this one may come about at any moment
         self._backend = watched.backend
         self._clock = watched.clock
         self._windows = windows
@@ -80,11 +80,11 @@ class Actuator:
         back = isinstance(decision, Rollback)
         judged = isinstance(decision, Apply) and decision.judged
         change = Unconfirmed(self._reconciler.running, decision.configuration, back, judged=judged)
-        self._late = self._reconciler.unconfirmed is not None
+        self._older_may_come = self._reconciler.unconfirmed is not None
         # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
         self._reconciler.expect(change)
         try:
-            outcome = self._apply(decision, judged=judged)
+            outcome = self._apply(decision, change)
         except Exception as error:
             self._write_interrupted(record, str(error) or type(error).__name__)
             raise
@@ -127,10 +127,9 @@ class Actuator:
             return Outcome("failed", verdict.objection)
         return Outcome("interrupted", verdict.forbidden) if verdict.forbidden else None
 
-    def _apply(self, decision: Apply | Rollback, *, judged: bool) -> Outcome:
-        """Change the server as decided, and tell the loop what came of it."""
-        back, asked = isinstance(decision, Rollback), False
-        previous = left_behind(self._loop.space, self._reconciler.running, decision.configuration)
+    def _apply(self, decision: Apply | Rollback, change: Unconfirmed) -> Outcome:
+        """Have one replica try a change if that is wanted, then make it; tell the loop what came of it."""
+        asked = False
         try:
             self._journal.changing()
             if (ended := self._try_first(decision)) is not None:
@@ -159,7 +158,8 @@ class Actuator:
         self._windows.changed(report)
         self.applied += report.changed
         cost = report.cost if report.changed else ApplyCost.FREE
-        self._loop.observe(on.InForce(previous, back, self._clock.now(), cost, judged))
+        previous = left_behind(self._loop.space, change.previous, change.wanted)
+        self._loop.observe(on.InForce(previous, change.back, self._clock.now(), cost, change.judged))
         return Outcome("applied", report=report)
 
     def _set_meanwhile(self, decision: Apply | Rollback) -> str:
@@ -172,7 +172,7 @@ class Actuator:
             AdapterError: The server does not answer.
         """
         space, running, wanted = self._loop.space, self._reconciler.running, decision.configuration
-        if self._late or (isinstance(decision, Apply) and decision.restores):
+        if self._older_may_come or (isinstance(decision, Apply) and decision.restores):
             return ""
         found = [one for one in configurations(self._backend) if not space.same(one, wanted)]
         known = running, self._reconciler.original

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from tuner.adapters.backend import ApplyReport
@@ -32,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 class Unconfirmed(NamedTuple):
-    """A change whose end was not seen; see :meth:`Reconciler.expect`."""
+    """A change whose end was not seen; see :meth:`Reconciler.expect` and :meth:`Reconciler.confirm`."""
 
     previous: Configuration
     """What the server ran before."""
@@ -56,18 +55,6 @@ class Unconfirmed(NamedTuple):
     """Whether the server had begun with it when the waiting ended, and may be at it still."""
     taken_back: bool = False
     """Whether one of several replicas refused it: another that comes to run it has to go back."""
-
-    def ended(self, came: bool) -> WindowRecord | None:
-        """Return the turn with its end as far as it is known, if that has to be written down.
-
-        Args:
-            came: Whether the change is in force.
-        """
-        if self.record is None or (self.failed and not came):
-            return None
-        if not came:
-            return replace(self.record, outcome="failed")
-        return replace(self.record, outcome="applied", error=f"{self.record.error}; it came about after all")
 
 
 def as_seen(

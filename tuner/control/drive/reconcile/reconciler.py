@@ -185,7 +185,7 @@ class Reconciler:
         return Apply(configuration=wanted, reason=f"{found.apart}; all get the same again", restores=True)
 
     def confirm(self, found: Found) -> bool:
-        """Return whether a change whose end was not seen has come about, and write its end down.
+        """Return whether a change whose end was not seen has come about; if so, note that and write it down.
 
         While the server runs what it ran before, the change counts as failed; it may still come about until
         its deadline, so it is looked for again in the next turn. One that was seen to have come about before
@@ -200,33 +200,33 @@ class Reconciler:
             came = space.same(running, wanted)
         else:  # it only reunites replicas
             came = space.equal(running, wanted) and not found.apart
-        if change.seen and not came:
-            self.unconfirmed, self.running = None, change.wanted
-            self._loop.observe(on.InForce(previous, change.back, self._now(), judged=change.judged))
-            return False
         if came:
             self.running = running
-        if (record := change.ended(came)) is not None:
-            self._ended(record)
-        as_before = previous is not None and space.same(running, previous)
-        may_come = as_before and self._now() < change.deadline
-        self.unconfirmed = change._replace(failed=True) if may_come else None
-        if came:
             self._note_in_force(change, previous)
+        elif change.seen:
+            self.unconfirmed, self.running = None, change.wanted
+            self._loop.observe(on.InForce(previous, change.back, self._now(), judged=change.judged))
+        else:
+            if change.record is not None and not change.failed:
+                self._ended(replace(change.record, outcome="failed"))
+            as_before = previous is not None and space.same(running, previous)
+            may_come = as_before and self._now() < change.deadline
+            self.unconfirmed = change._replace(failed=True) if may_come else None
         return came
 
     def _note_in_force(self, change: Unconfirmed, previous: Configuration | None) -> None:
-        """Note that a change whose end was not seen has come about, and is what the server runs."""
-        space = self._loop.space
-        self.lost = self.theirs = None
+        """Note, and write down, that a change whose end was not seen has come about: the server runs it."""
+        space, record = self._loop.space, change.record
+        if record is not None:
+            error = f"{record.error}; it came about after all"
+            self._ended(replace(record, outcome="applied", error=error))
+        self.unconfirmed = self.lost = self.theirs = None
         if not change.seen:
             self._notify(f"the change to {space.format(self.running)} came about after all")
         if change.write_came is not None:
             change.write_came()
         cost = None
-        if (
-            change.record is not None or change.write_came is not None
-        ):  # else an earlier process has counted it
+        if record is not None or change.write_came is not None:  # else an earlier process has counted it
             cost = space.apply_cost(change.previous, self.running)
             self.confirmed += 1
         self._loop.observe(on.InForce(previous, change.back, self._now(), cost, change.judged))
