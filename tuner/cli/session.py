@@ -245,7 +245,7 @@ class TuningSession:
         """Say what the server runs, as it says itself, and what it may come to run."""
         space = self.attachment.space
         try:
-            found = self.driver.found()
+            found = self.driver.ask_running()
         except AdapterError:
             text = configuration_text(space, self.driver.running)
             self.say(f"[yellow]{UNKNOWN % text}[/yellow]")

@@ -30,7 +30,6 @@ from tuner.control.daemon.turn_log import TurnLog
 from tuner.control.daemon.turned_models import TurnedModels
 from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.drive.canary import configurations
 from tuner.control.drive.cost_map import CostMap, ShownLevel, cost_map
 from tuner.control.drive.driver import Driver
 from tuner.control.drive.journal import WindowRecord
@@ -212,7 +211,7 @@ class Worker:
         with attached(c, self._grids(), clock=self._clock) as (attachment, setting):
             self._turned.take(c, attachment)
             objective = setting.objective_on(attachment.host.cores)
-            running = prevailing(configurations(attachment.backend), attachment.space)
+            running = prevailing(attachment.backend)
             standing = self._store.target(
                 c.name, c.url, attachment.space, running, objective=objective.key, mode=c.mode
             )

@@ -9,12 +9,13 @@ from tuner.adapters.backend import ApplyReport
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
-from tuner.control.drive.canary import configurations, try_first
+from tuner.control.drive.canary import try_first
 from tuner.control.drive.journal import RunJournal, WindowRecord
 from tuner.control.drive.outcome import Outcome, Unconfirmed, left_behind
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.reconcile.late_change import uninterrupted_change
 from tuner.control.drive.reconcile.reconciler import Reconciler
+from tuner.control.drive.replicas import configurations
 from tuner.control.drive.watched import Watched
 from tuner.control.drive.windows import Windows
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError

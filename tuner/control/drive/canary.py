@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tuner.adapters.backend import Backend
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.control.decide.evidence import FailedRequests
 from tuner.duration import format_duration
@@ -13,16 +12,7 @@ from tuner.errors import AdapterError
 from tuner.knobs import Configuration
 from tuner.objective import Slo
 
-__all__ = ["Verdict", "configurations", "objection", "try_first"]
-
-
-def configurations(backend: Backend) -> list[Configuration]:
-    """Return what each replica of a backend runs, or what its one server runs.
-
-    Raises:
-        AdapterError: No server answers.
-    """
-    return backend.configurations() if isinstance(backend, Canary) else [backend.current()]
+__all__ = ["Verdict", "objection", "try_first"]
 
 
 class Verdict(NamedTuple):

@@ -20,7 +20,7 @@ apply                    changes the server, unless somebody else has done so si
 =======================  ====================================================================================
 
 In the code: `step` and `observe` take a turn by `_turn`. It measures (`Windows.measure`, or `_recover` if
-nothing answers), asks what the server runs (`_ask_running`), and hands both to `_act`, which reads the
+nothing answers), asks what the server runs (`ask_running`), and hands both to `_act`, which reads the
 orders, compares (`Reconciler.compare`) and decides. `Actuator.carry_out` takes the last three steps.
 """
 
@@ -36,12 +36,11 @@ from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Decision, Hold
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.drive.actuator import Actuator
-from tuner.control.drive.canary import configurations
 from tuner.control.drive.journal import Journal, RunJournal, StateFile, WindowRecord
 from tuner.control.drive.oversight import Oversight
 from tuner.control.drive.reconcile.outage import first_answer
 from tuner.control.drive.reconcile.reconciler import Reconciler
-from tuner.control.drive.replicas import Found, prevailing, taken_together
+from tuner.control.drive.replicas import Found, configurations, prevailing, taken_together
 from tuner.control.drive.state import RunState, StoredBan
 from tuner.control.drive.watched import Watched
 from tuner.control.drive.windows import Windows
@@ -106,7 +105,7 @@ class Driver:
         self._target = self.backend.describe().target
         self._turnover = self._count_turnover()  # when replicas were last asked
         self.reconciler = Reconciler(
-            prevailing(configurations(self.backend), loop.space),
+            prevailing(self.backend),
             loop,
             self._oversight,
             now=self._clock.now,
@@ -209,7 +208,7 @@ class Driver:
         if orders.standing or not self._oversight.apply or self.loop.incumbent() is None:
             return self.running
         try:
-            found = self._ask_running()
+            found = self.ask_running()
         except AdapterError as error:  # nor is it changed: what a change on probation did would be forgotten
             self._notify(f"the server could not be asked what it runs, and is left as it is: {error}")
             self.note_state()
@@ -247,14 +246,6 @@ class Driver:
         number = self.loop.space.encode(self.loop.space.nearest(theirs))
         return not any(number in windows for windows in self.loop.memory.visits().values())
 
-    def found(self) -> Found:
-        """Return what the server says that it runs.
-
-        Raises:
-            AdapterError: It does not answer.
-        """
-        return self._ask_running()
-
     def _decide(self, event: on.Event) -> Decision:
         self.loop.observe(event)
         return self.loop.decide()
@@ -264,7 +255,7 @@ class Driver:
         self._number += 1
         try:
             measurement = self._windows.measure()
-            found = self._ask_running(measurement.configuration)
+            found = self.ask_running(measurement.configuration)
         except AdapterError as error:
             return self._recover(error, watching=watching)
         self._said.clear()
@@ -280,7 +271,7 @@ class Driver:
         self._notify_once(f"{error}; keeping the last good configuration and waiting for the server")
         self.note_state()
         begun, self.reconciler.may_have_restarted = self._clock.now(), True
-        found = first_answer(self._ask_running, self._clock, patience=self._patience, longest=self.window / 2)
+        found = first_answer(self.ask_running, self._clock, patience=self._patience, longest=self.window / 2)
         current = found.configuration
         waited = self._clock.now() - begun
         same, text = self.loop.space.equal(current, self.running), self.loop.space.format(current)
@@ -303,12 +294,15 @@ class Driver:
             self._said.add(sentence)
             self._notify(sentence)
 
-    def _ask_running(self, shown: Configuration | None = None) -> Found:
+    def ask_running(self, shown: Configuration | None = None) -> Found:
         """Ask what the server runs.
 
         Args:
             shown: What the window that has just ended showed. A single server is then not asked again;
                 replicas are, because they may run different configurations.
+
+        Raises:
+            AdapterError: It does not answer.
         """
         if shown is not None and not isinstance(self.backend, Canary):
             return Found(shown)

@@ -18,9 +18,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tuner.adapters.backend import Backend
+from tuner.adapters.replicas.canary import Canary
 from tuner.knobs import Configuration, KnobSpace
 
-__all__ = ["Found", "prevailing", "taken_together"]
+__all__ = ["Found", "configurations", "prevailing", "taken_together"]
 
 
 class Found(NamedTuple):
@@ -30,6 +32,15 @@ class Found(NamedTuple):
     """What prevails where its replicas differ."""
     apart: str = ""
     """How they differ, in words; empty if they do not."""
+
+
+def configurations(backend: Backend) -> list[Configuration]:
+    """Return what each replica of a backend runs, or what its one server runs.
+
+    Raises:
+        AdapterError: No server answers.
+    """
+    return backend.configurations() if isinstance(backend, Canary) else [backend.current()]
 
 
 def taken_together(
@@ -68,11 +79,12 @@ def taken_together(
     return Found(found, words if odd else "")
 
 
-def prevailing(each: Sequence[Configuration], space: KnobSpace) -> Configuration:
-    """Return what prevails among replicas to which nothing was applied yet.
+def prevailing(backend: Backend) -> Configuration:
+    """Return what prevails among the replicas of a backend to which nothing was applied yet.
 
-    Args:
-        each: What each of them runs; at least one.
-        space: Their knobs.
+    Raises:
+        AdapterError: No server answers.
     """
-    return taken_together(each, space, applied=each[0], original=each[0], wanted=each[0]).configuration
+    each = configurations(backend)
+    found = taken_together(each, backend.space, applied=each[0], original=each[0], wanted=each[0])
+    return found.configuration

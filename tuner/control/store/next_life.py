@@ -32,8 +32,8 @@ from tuner.control.decide.load import Loads
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
-from tuner.control.drive.canary import configurations
 from tuner.control.drive.outcome import LATE, Unconfirmed, as_seen
+from tuner.control.drive.replicas import configurations
 from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import Unfinished, failed_change, unfinished_change, unjudged_change

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tuner.adapters.backend import ApplyReport, Backend
-from tuner.control.drive.canary import configurations
 from tuner.control.drive.outcome import LATE
+from tuner.control.drive.replicas import configurations
 from tuner.errors import AdapterError, StillLoading
 from tuner.interruption import uninterrupted
 from tuner.knobs import Configuration
