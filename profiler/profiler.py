@@ -123,29 +123,40 @@ class Profiler:
         before = self._read()
         if isinstance(self._clients, Moving):  # replicas may have moved since the window before
             self._clients.follow_servers()
-        whole = self._clients is not None and math.isinf(enough)
-        slices = 1 if whole else min(max(round(seconds / SLICE), 1), MOST_SLICES)
-        readings = [before.counters]
-        for number in range(1, slices):
-            self._sleep_until(before.counters.time + seconds * number / slices)
-            readings.append(self._backend.counters())
-            self._check_time(latest)
-            if arrivals(readings)[0].sum() >= enough:
-                readings.pop()  # the window ends here
-                break
-        else:
-            self._sleep_until(before.counters.time + seconds)
+        within = self._let_pass(before.counters, seconds, enough, latest)
         after = self._read(ending=True)
         self._check_time(latest)
-        came = arrivals([*readings, after.counters])
-        measurement = self._assemble(before, after, [*self._came, came][-REMEMBERED_WINDOWS:], readings[1:])
+        came = arrivals([before.counters, *within, after.counters])
+        measurement = self._assemble(before, after, [*self._came, came][-REMEMBERED_WINDOWS:], within)
         if after.counters.restarts == before.counters.restarts:
             self._came.append(came)  # else it may hold what a replica had served while nobody could ask it
         self._window_before = window = before.counters, after.counters
         if window_before is None:
             return measurement
-        seconds, requests = waiting_between(window_before, window)
-        return replace(measurement, waiting=seconds, waited=requests)
+        waiting, waited = waiting_between(window_before, window)
+        return replace(measurement, waiting=waiting, waited=waited)
+
+    def _let_pass(self, start: Counters, seconds: float, enough: float, latest: float) -> list[Counters]:
+        """Let a window pass; return the readings inside it.
+
+        Args:
+            start: At its beginning.
+            seconds: Its length.
+            enough: It ends earlier once this many requests have come.
+            latest: When it is given up, s.
+        """
+        whole = self._clients is not None and math.isinf(enough)
+        slices = 1 if whole else min(max(round(seconds / SLICE), 1), MOST_SLICES)
+        within: list[Counters] = []
+        for number in range(1, slices):
+            self._sleep_until(start.time + seconds * number / slices)
+            counters = self._backend.counters()
+            self._check_time(latest)
+            if arrivals([start, *within, counters])[0].sum() >= enough:
+                return within  # the reading at the end, which follows at once, takes the place of this one
+            within.append(counters)
+        self._sleep_until(start.time + seconds)
+        return within
 
     def watch(self, interval: float) -> Iterator[Measurement]:
         """Measure one interval after the other without end, with as few questions to the server as possible.
