@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
+from tuner.adapters.deployment import deployed_anew
 from tuner.adapters.replicas.canary import Canary, CanaryTrial
 from tuner.errors import InvalidInput
 from tuner.knobs import ApplyCost, Configuration, Knob, KnobSpace
@@ -61,6 +62,11 @@ class WithInFlight:
     def describe(self) -> Description:
         """Return who the server is."""
         return self._backend.describe()
+
+    @property
+    def deployed_anew(self) -> str:
+        """How the server's model differs from the one that was opened; empty if nobody knows."""
+        return deployed_anew(self._backend)
 
     def counters(self) -> Counters:
         """Read the server's totals."""

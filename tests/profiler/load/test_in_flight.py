@@ -15,6 +15,7 @@ from tests.builders import configuration
 from tests.profiler.inference_service import NOTHING, InferenceService, serving
 from tests.waiting import LONGEST, eventually
 from tuner.adapters import Backend, Grids
+from tuner.adapters.deployment import deployed_anew
 from tuner.adapters.replicas.canary import Canary
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
@@ -98,6 +99,22 @@ def test_the_knob_alone_changes_nothing_on_the_server() -> None:
 
     assert (report.changed, report.cost, report.settle) == (True, ApplyCost.FREE, 0.0)
     assert report.configuration[IN_FLIGHT] == 2.0
+
+
+@pytest.mark.parametrize("replicas", [False, True])
+def test_that_the_model_was_deployed_anew_shows_with_the_knob_too(replicas: bool) -> None:
+    """Its own knobs have to be read anew, beside that of the clients."""
+    server, load = Server("a"), FakeLoad()
+    served: Any = (
+        ReplicaGroup(Membership("fake://all", lambda: ["a"], lambda _: server)) if replicas else server
+    )
+    with closing(served):
+        backend = _with_client_limit(served, load, (2.0, 8.0))  # type: ignore[arg-type]
+        assert deployed_anew(backend) == ""
+
+        server.deployed_anew = "it is another one"  # type: ignore[attr-defined]
+
+        assert deployed_anew(backend) == ("a: " if replicas else "") + "it is another one"
 
 
 def test_replicas_are_still_replicas() -> None:
