@@ -68,7 +68,7 @@ def live(
     with attach(target, grids=setting.grids) as attachment:
         require_resource(attachment, setting.objective.goal)
         space, objective = attachment.space, setting.objective_on(attachment.host.cores)
-        virtual = isinstance(attachment.backend, Simulated)
+        virtual = attachment.simulated
 
     def open_plant(generator: np.random.Generator) -> Plant:
         seed = int(generator.integers(2**31))

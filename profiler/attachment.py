@@ -87,6 +87,11 @@ class Attachment:
         return self.backend.space
 
     @property
+    def simulated(self) -> bool:
+        """Whether the target is simulated, in virtual time."""
+        return isinstance(self.backend, Simulated)
+
+    @property
     def cores(self) -> float:
         """CPU cores of the server's machine; NaN if that is another one, for which its host has a guess."""
         from tuner.profiler.host import RemoteHost

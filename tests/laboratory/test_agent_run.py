@@ -57,7 +57,7 @@ def test_a_simulated_target_is_an_environment() -> None:
 def test_nobody_is_trained_on_a_live_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be explored for hundreds of windows, without a guard."""
     monkeypatch.setattr(
-        "tuner.profiler.attachment.attach", lambda *_, **__: nullcontext(Mock(backend=object()))
+        "tuner.profiler.attachment.attach", lambda *_, **__: nullcontext(Mock(simulated=False))
     )
 
     with pytest.raises(InvalidInput, match=r"triton://.*/m is a live server; use `tuner run`"):

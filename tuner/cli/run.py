@@ -90,10 +90,9 @@ def run(
 def _make_agent(attachment: Attachment, objective: Objective, policy: Path | None, seed: int) -> RRL:
     """Return an agent that starts from a policy, or from nothing if there is none."""
     from tuner.agents.rrl import RRL
-    from tuner.profiler.attachment import Simulated
 
     # Windows of virtual time would not wait for a thread, and be decided from what was known long before.
-    at_once = isinstance(attachment.clock, Simulated)
+    at_once = attachment.simulated
     if policy is None:
         return RRL(attachment.space, objective=objective, seed=seed, synchronous=at_once)
     return RRL.load(

@@ -85,10 +85,10 @@ def _check_simulated(target: str) -> None:
         InvalidInput: It does not, or the target is unusable.
         AdapterError: It cannot be opened.
     """
-    from tuner.profiler.attachment import Simulated, attach
+    from tuner.profiler.attachment import attach
 
     with attach(target, grids={}) as attachment:
-        if not isinstance(attachment.backend, Simulated):
+        if not attachment.simulated:
             raise InvalidInput("--env", f"{target} is a live server", "use `tuner run`, which protects it")
 
 

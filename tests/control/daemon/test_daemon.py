@@ -109,7 +109,6 @@ def test_our_clients_go_on_in_a_later_life(bed: Bed, monkeypatch: pytest.MonkeyP
             limits.append(clients.in_flight)
 
     monkeypatch.setattr(worker_module, "attached", beside_clients)
-    monkeypatch.setattr(worker_module, "Simulated", type(None))  # as with a live server
     bed.write(("a", "observe", ""))
     bed.run(windows=1)
     with closing(Store(bed.folder / "s.db")) as store:
@@ -159,7 +158,7 @@ def test_what_ran_at_first_stays_within_reach(
 def test_a_later_life_knows_when_the_server_was_changed(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its profiler is new, and the server's quantiles may look back to before the change."""
     told: list[float] = []
-    monkeypatch.setattr(worker_module, "Simulated", type(None))  # as with a live server
+    monkeypatch.setattr(attachment_module.Attachment, "simulated", False)
     monkeypatch.setattr(Profiler, "changed", lambda _, ago=0.0: told.append(ago))
     bed.write(("a", "apply", ""))
     for bed.now, server in ((lambda: 1000.0), ""), ((lambda: 1020.0), ""), ((lambda: 1020.0), "was changed"):

@@ -220,7 +220,7 @@ class Life:
         try:
             attachment = SimpleNamespace(
                 backend=backend, space=backend.space, profiler=world, clock=worker.clock,
-                host=SimpleNamespace(cores=2.0), original=backend.current(), cores=2.0,
+                host=SimpleNamespace(cores=2.0), original=backend.current(), cores=2.0, simulated=False,
                 take_up=lambda _: None, description=SimpleNamespace(turns=()),
             )  # fmt: skip
             yield attachment, config.setting({})

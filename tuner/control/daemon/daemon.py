@@ -1,7 +1,7 @@
 """The daemon: keeps the targets of a file inside their SLOs, each in a thread of its own.
 
-A target is a model on a server with an SLO. Targets share the store and nothing else, so that a target which
-hangs or fails disturbs no other.
+A target is a model on a server with an SLO. Targets share nothing but the store and a note of who turns which
+model, so that one which hangs or fails disturbs no other.
 
 =======================  ===================================================================================
 event                    what the daemon does

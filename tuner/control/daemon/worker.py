@@ -45,7 +45,7 @@ from tuner.control.store.store import Standing, Store
 from tuner.errors import AdapterError, InvalidInput, StorageError, TunerError
 from tuner.objective import Objective
 from tuner.printable import one_line
-from tuner.profiler.attachment import Attachment, Simulated
+from tuner.profiler.attachment import Attachment
 from tuner.profiler.load.in_flight import IN_FLIGHT
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Worker:
             with closing(agent):
                 driver = self._driver(attachment, agent, standing, objective)
                 self._resume(driver, standing.id, learned)
-                if not isinstance(attachment.clock, Simulated):  # virtual hours are not those of the store
+                if not attachment.simulated:  # virtual hours are not those of the store
                     self._count_changes(driver, attachment, standing)
                 self._run_turns(driver, attachment, standing, stored)
 
@@ -332,7 +332,7 @@ class Worker:
                     self._say(f"{why}; its knobs are read anew")
                     self._phase.enter("starting")
                     return
-                if isinstance(attachment.clock, Simulated) and not self._fast:
+                if attachment.simulated and not self._fast:
                     self._clock.sleep(attachment.clock.now() - begun)
         finally:
             self._end(driver, stored)
