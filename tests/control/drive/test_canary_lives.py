@@ -27,6 +27,7 @@ from tuner.control.store.journal import StoreJournal
 from tuner.control.store.next_life import take_up_changes
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change
+from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, KnobSpace
 from tuner.profiler.load.in_flight import GroupWithInFlight
 
@@ -189,6 +190,30 @@ def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, st
 
     assert unfinished_change(store, target) is None
     assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]
+
+
+def test_what_ran_before_a_trial_and_cannot_be_set_is_no_mistake_of_the_file(
+    fleet: Fleet, store: Store
+) -> None:
+    """Else the daemon would never keep the target again: a turn gives all the nearest that can be set."""
+    found, nearest = OLD.replace(max_queue_delay=1e-7), SPACE.nearest(OLD.replace(max_queue_delay=1e-7))
+
+    def check(wanted: Configuration) -> None:
+        if wanted == found:
+            raise InvalidInput("knob max_queue_delay", "1e-07 s is not a multiple of 1e-06 s")
+
+    for server in fleet.servers.values():
+        server.running, server.check = found, check  # type: ignore[attr-defined]
+    fleet.servers["a"].running = NEW
+    target = killed_in_a_change(store, running=found)
+    fleet.driver = driver_of(fleet)
+
+    take_up_changes(store, target, fleet.driver)
+
+    assert unfinished_change(store, target) is None
+    assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]
+    fleet.driver.step()
+    assert fleet.running == [nearest] * 3
 
 
 def killed_in_a_change(

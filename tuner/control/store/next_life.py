@@ -37,7 +37,7 @@ from tuner.control.drive.replicas import configurations
 from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import Unfinished, failed_change, unfinished_change, unjudged_change
-from tuner.errors import ReadOnly, Refused, StorageError
+from tuner.errors import InvalidInput, ReadOnly, Refused, StorageError
 from tuner.knobs import Configuration
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _bring_together(driver: Driver, change: Unfinished) -> str:
     onward = change.repair and change.possible
     try:
         driver.backend.apply(change.wanted if onward else change.previous)
-    except (Refused, ReadOnly) as error:
+    except (Refused, ReadOnly, InvalidInput) as error:  # the first turn brings them together
         return f"; {'the others could not follow' if onward else 'it could not be put back'}: {error}"
     return "; the others followed" if onward else "; all were put back"
 
