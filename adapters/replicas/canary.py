@@ -83,6 +83,7 @@ class Canary(Protocol):
         """Put back what the server ran that tried a configuration. May be called again.
 
         Raises:
+            InvalidInput: What it ran cannot be set.
             AdapterError: It refused, or does not answer; it can be put back later.
         """
         ...

@@ -20,7 +20,15 @@ from tuner.control.drive.journal import WindowRecord
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import unfinished_change
-from tuner.errors import AdapterError, Refused, StorageError, TimedOut, TunerError, Unreachable
+from tuner.errors import (
+    AdapterError,
+    InvalidInput,
+    Refused,
+    StorageError,
+    TimedOut,
+    TunerError,
+    Unreachable,
+)
 from tuner.knobs import ApplyCost, Configuration
 
 
@@ -74,6 +82,29 @@ def test_a_bad_change_never_reaches_the_others(fleet: Fleet, kind: str, word: st
     assert [server.applied for server in fleet.servers.values()] == [[NEW, OLD], [], []]
     assert not isinstance(again.decision, Apply)
     assert fleet.loop.memory.failed_changes == 0
+
+
+def test_a_bad_change_is_told_though_what_ran_before_cannot_be_set(fleet: Fleet) -> None:
+    """The trial spoke against it, no server has refused anything; the next turn sets the nearest."""
+    found = OLD.replace(max_queue_delay=1e-7)
+    mistake = InvalidInput("knob max_queue_delay", "1e-07 s is not a multiple of 1e-06 s")
+
+    def check(wanted: Configuration) -> None:
+        if wanted == found:
+            raise mistake
+
+    for server in fleet.servers.values():
+        server.running, server.slow, server.fails[found] = found, True, mistake
+        server.check = check  # type: ignore[attr-defined]
+    fleet.driver = driver_of(fleet)
+
+    record = fleet.driver.step()
+
+    assert record.error.startswith("canary a: even the mean")
+    assert "could not be taken back: knob max_queue_delay" in record.error
+    assert fleet.loop.memory.failed_changes == 0
+    fleet.driver.step()
+    assert fleet.running == [SPACE.nearest(found)] * 3
 
 
 def test_a_refusal_by_one_spares_the_others(fleet: Fleet) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.control.decide.evidence import FailedRequests
 from tuner.duration import format_duration
-from tuner.errors import AdapterError
+from tuner.errors import AdapterError, InvalidInput
 from tuner.knobs import Configuration
 from tuner.objective import Slo
 
@@ -54,7 +54,7 @@ def try_first(
         return verdict
     try:
         backend.take_back()
-    except AdapterError as error:
+    except (AdapterError, InvalidInput) as error:  # the second: what it ran is nothing that can be set
         # It differs from the others then, and gets what they run as soon as it can be changed.
         late = f"; it could not be taken back: {error}"
         return Verdict(*(word and word + late for word in verdict))
