@@ -316,12 +316,12 @@ model_config_list {{
         self.edited = True
 
     def move_label(self) -> None:
-        """Give a label to another version of his that the server has."""
+        """Give a label to another version of his that the server has, and is not about to unload."""
         assert self.server is not None
         if not self.server.up:
             return
-        states = self.server.states(MODEL)
-        there = [n for n in self.deployed if n in states and states[n].state is VersionState.AVAILABLE]
+        states, kept = self.server.states(MODEL), self.server.keeps(MODEL) & set(self.deployed)
+        there = [n for n in sorted(kept) if n in states and states[n].state is VersionState.AVAILABLE]
         if not there:
             return
         label, number = self.rng.choice(["stable", "canary"]), self.rng.choice(there)

@@ -132,6 +132,11 @@ class PretendedServer:
             return folders
         return {n: folders[n] for n in sorted(folders)[-(policy.latest.num_versions or 1) :]}
 
+    def keeps(self, model: str) -> set[int]:
+        """The versions of a model that its configuration asks for, whether they are loaded or not."""
+        entries = self._config.model_config_list.config
+        return {number for entry in entries if entry.name == model for number in self._aspired(entry)}
+
     def _act(self) -> None:
         """Load what is aspired; unload what is not, once something aspired is available."""
         if not self.up:
