@@ -328,6 +328,7 @@ def test_only_a_daemon_that_ends_is_short_of_time(
 
     words = ["a: leaving it with", "a: there is no time to undo the last change"]
     eventually(lambda: words[ends] in " ".join(bed.said))
+    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("target-")])
     assert words[not ends] not in " ".join(bed.said)
 
 
