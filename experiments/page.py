@@ -42,7 +42,12 @@ pages are written by `tuner experiment page` from the results stored in `experim
 beside them. What else was measured on live servers is on [a page of its own](../results.md).
 
 A verdict says whether what the paper has is *reproduced*, or a target of ours *reached*; *in part* where
-something was missed. How many minutes each takes, `tuner experiment list` says.
+something was missed, and empty where there is nothing to judge by. An experiment without a page has no
+stored result. How many minutes each takes, `tuner experiment list` says.
+
+In the tables, *measured* is the median of the seeds, and *low* and *high* are the least and the greatest,
+unless the page says of what else. *Published* is what the paper has, and empty where it gives no number; what
+a row's note calls a target is ours.
 """
 PAGE = """# {title}
 
