@@ -48,6 +48,11 @@ stored result. How many minutes each takes, `tuner experiment list` says.
 In the tables, *measured* is the median of the seeds, and *low* and *high* are the least and the greatest,
 unless the page says of what else. *Published* is what the paper has, and empty where it gives no number; what
 a row's note calls a target is ours.
+
+A seed repeats what is simulated to the last digit on the same kind of processor. On another one NumPy's
+exponential may differ in its last bit, which most results do not show. Kairos' goodput moves by one or two
+per cent ([kairos-fig3](kairos-fig3.md)), and so do some configurations of the simulated GPU server (the rows
+of [rrl-fig6](rrl-fig6.md) by 0.1 % at most).
 """
 PAGE = """# {title}
 
