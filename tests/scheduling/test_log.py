@@ -14,6 +14,9 @@ from tuner.cluster.simulation import Simulation
 from tuner.errors import InvalidInput
 from tuner.scheduling.log import ARRIVE, FINISH, REFUSE, SEND, EventLog, replay
 
+AMONG_COMMANDS = (96, 200)
+"""Entries of scenario 11 that are the only command, or the second, of the event before."""
+
 
 def record(scenario: StandIn, **kwargs: int) -> tuple[EventLog, Simulation]:
     """A log of a whole scenario, with noise."""
@@ -112,10 +115,12 @@ def test_replay_finds_missing_and_further_commands() -> None:
     shorter, longer = EventLog(), EventLog()
     shorter.take(np.delete(log.entries, index))
     longer.take(np.insert(log.entries, index, log.entries[index]))
-    missing, further = replay(shorter, scenario.make_policy()), replay(longer, scenario.make_policy())
+    ended = EventLog.of(log.entries[:index])
+    further = replay(longer, scenario.make_policy())
 
-    assert missing is not None
-    assert (missing.place, missing.logged) == (index, None)
+    for missing in (replay(shorter, scenario.make_policy()), replay(ended, scenario.make_policy())):
+        assert missing is not None
+        assert (missing.place, missing.logged) == (index, None)
     assert further is not None
     assert (further.place, further.given) == (index + 1, None)
 
@@ -123,10 +128,10 @@ def test_replay_finds_missing_and_further_commands() -> None:
 @pytest.mark.parametrize(
     ("kind", "field", "value", "message"),
     [
-        (ARRIVE, "session", 9, "it has an event of session 9, but the policy's cluster none above "),
+        (ARRIVE, "session", 4, "it has an event of session 4, but the policy's cluster none above 3"),
         (ARRIVE, "session", -1, "it has an event of session -1, but "),
-        (FINISH, "accelerator", 9, "it has an event of accelerator 9, but the policy's cluster none above "),
-        (ARRIVE, "items", 9999, "it has an event of size 9999, but the policy's cluster none above "),
+        (FINISH, "accelerator", 2, "it has an event of accelerator 2, but the policy's cluster none above 1"),
+        (ARRIVE, "items", 9, "it has an event of size 9, but the policy's cluster none above 8"),
     ],
 )
 def test_a_log_of_another_cluster_is_refused(kind: int, field: str, value: int, message: str) -> None:
@@ -145,7 +150,7 @@ def test_memory_is_bounded() -> None:
     """A log keeps its first entries, says that it is not complete, and still replays."""
     scenario = random_scenario(11)
     full, _ = record(scenario)
-    for limit in (100, 101, 102, 103):
+    for limit in (*AMONG_COMMANDS, 100, 101):
         log, _ = record(scenario, limit=limit)
 
         assert not log.complete
@@ -157,11 +162,13 @@ def test_a_log_ends_at_its_limit_or_where_it_was_stopped() -> None:
     """It says that it is not complete, and replays, also where it ends among the commands of an event."""
     scenario = random_scenario(11)
     full, _ = record(scenario)
-    for place in (100, 101, 102, 103):
+    assert (full.entries["kind"][list(AMONG_COMMANDS)] >= SEND).all()
+    for place in (*AMONG_COMMANDS, 100, 101):
         limited, stopped = EventLog(limit=place), EventLog()
         limited.take(full.entries)
         stopped.take(full.entries[:place])
         stopped.stop()
+        assert not stopped.complete
         stopped.take(full.entries[place:])
 
         for log in (limited, stopped):
