@@ -13,7 +13,7 @@ from tuner.adapters.backend import Counters
 from tuner.knobs import Configuration
 from tuner.profiler.gpu import GpuReading
 from tuner.profiler.source import ClientSample, HostReading
-from tuner.profiler.window import Limits, Reading, arrivals, assemble, dispersion
+from tuner.profiler.window import Limits, Reading, arrivals, assemble, dispersion, waiting_between
 
 CONFIGURATION = Configuration(max_batch_size=4, instances=1)
 
@@ -286,3 +286,35 @@ def test_dispersion_allows_for_unequal_intervals() -> None:
     assert dispersion([(seconds * 10, seconds)]) == pytest.approx(0)
     assert np.isnan(dispersion([(seconds[:4] * 10, seconds[:4])]))
     assert np.isnan(dispersion([(seconds * 0, seconds)]))
+
+
+@pytest.mark.parametrize(
+    ("answered", "latency", "then", "waited"),
+    [
+        (200, 34.0, {}, (30.0, 200)),  # 4 s are usual: 20 ms each
+        (200, 1.0, {}, (0.0, 200)),  # quicker than usual, which makes up for nothing
+        (200, 34.0, {"latency": 170.0}, (0.0, 200)),  # as slow as afterwards: the configuration is slow
+        (0, 0.0, {}, (200 - 3 * math.sqrt(200), 200)),  # each 1 s, but for those whom chance keeps away
+        (0, 0.0, {"requests": 100}, (20 - 3 * math.sqrt(20), 20)),  # by the lesser rate, 10/s
+        (150, 3.0, {"requests": 100}, (0.0, 150)),  # more were answered than came by that rate
+    ],
+)
+def test_a_change_made_those_wait_who_were_answered_later_than_usual_or_not_at_all(
+    answered: int, latency: float, then: dict[str, Any], waited: tuple[float, int]
+) -> None:
+    """It took 2 s, between two windows of 10 s, in each of which come 100 requests/s that take 20 ms."""
+    window = {"requests": 1000, "latency": 20.0}
+    left = {"time": 110.0, **window}
+    back = {"time": 112.0, "requests": 1000 + answered, "latency": 20.0 + latency}
+    end = {"time": 122.0, **{name: back[name] + (window | then)[name] for name in window}}
+
+    found = waiting_between((counters(), counters(**left)), (counters(**back), counters(**end)))
+
+    assert found == pytest.approx(waited)
+
+
+def test_a_few_requests_of_ours_show_no_bursts() -> None:
+    """Nothing is divided into intervals for them."""
+    few = assemble(reading(), reading(**{**END, "requests": 5}), clients=sample([0.01] * 5))
+
+    assert np.isnan(few.burstiness)
