@@ -53,6 +53,13 @@ def test_steal_and_the_gpu_take_their_share() -> None:
     assert seen["foreign_share"] == pytest.approx(1 - 0.95 * 0.5)
 
 
+def test_nobody_waits_for_a_process_that_the_hypervisor_kept_from_running() -> None:
+    """A ninth of what was wanted is withheld; of what ran, others had a fourth, for which a fourth waited."""
+    seen = figures(server=6.0, total=9.0, steal=1.0, ran=6.0, waited=2.0)
+
+    assert seen["contention"] == pytest.approx(1 - (1 - 0.25 * 0.25) * (1 - 1 / 9))
+
+
 def test_pressure_and_throttling_are_shares_of_the_window() -> None:
     """Both are known only where the kernel counts them."""
     pressed = replace(BEFORE, pressure=5.0, throttled=1.0)
@@ -159,6 +166,13 @@ def test_cores_that_nobody_misses_disturb_nothing() -> None:
 def test_a_change_of_our_own_is_no_move() -> None:
     """Two instances wait for each other and for the neighbour, who does what it did before."""
     assert set_aside(Span(10, 0.05, 0.5), Span(10, 0.25, 0.5, THERE), Span(5, 0.05, 0.5)) == []
+
+
+def test_a_window_of_which_nothing_is_known_hides_no_move() -> None:
+    """Nor is what follows it one: such as where the server did nothing for a while."""
+    unknown = Span(1, math.nan, math.nan)
+
+    assert set_aside(Span(5, 0.05, 0.3), unknown, Span(5, 0.05, 0.3), Span(5, 0.25, 0.5)) == [11]
 
 
 def test_executions_show_what_cannot_be_seen() -> None:
