@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +14,9 @@ from tests.agents.bed import LOW, make_space
 from tuner.agents import State
 from tuner.agents.rrl import RRLParameters
 from tuner.agents.rrl.perception import SmoothPerception
-from tuner.agents.rrl.prior import make_prior
+from tuner.agents.rrl.prior import LogCosts, make_prior
 from tuner.agents.rrl.smoother import Smoother
-from tuner.agents.rrl.smoothing import Points, SmoothingParameters
+from tuner.agents.rrl.smoothing import Points, SmoothingParameters, initial_theta
 
 SPACE = make_space()
 STATE = State(level=LOW, configuration=7)
@@ -49,6 +52,44 @@ def test_the_reach_is_fitted_as_soon_as_the_machine_has_changed(
     smoother.refit(1)
 
     assert len(counted) == fits
+
+
+@pytest.mark.parametrize("knew", [True, False])
+def test_what_was_fitted_stays_while_a_prior_learns_more(knew: bool) -> None:
+    """But not as it says something for the first time: then costs only differ from that, which is less."""
+    prior: Any = SimpleNamespace(ready=knew)
+
+    def watch(number: int, seen: Mapping[str, float]) -> bool:
+        prior.ready = True
+        return True
+
+    prior.watch = watch
+    smoother = Smoother(SPACE, RRLParameters())
+    fitted = np.full(smoother.theta.size, -1.5)
+    smoother.restore(prior, smoother.nothing_measured(), fitted, 9)
+
+    smoother.watch(7, {})
+
+    expected = fitted if knew else initial_theta(smoother.constants, len(SPACE.knobs))
+    assert smoother.theta.tolist() == expected.tolist()
+    assert smoother.fitted == (9 if knew else 0)
+
+
+def test_windows_tell_of_no_other_configuration_whether_its_cost_leaps() -> None:
+    """By the prior each cost is one of two, and what is known of the others leaves open which."""
+    flat = LogCosts(
+        np.zeros(SPACE.size), np.zeros(SPACE.size), np.zeros((SPACE.size, 1)), np.ones(SPACE.size)
+    )
+    prior: Any = SimpleNamespace(ready=True, at=lambda load, left=1.0: flat)
+    smoother = Smoother(SPACE, RRLParameters())
+    smoother.start_from(prior)
+
+    for _ in range(5):
+        smoother.add(STATE, 7, 1.0, None)
+
+    _, (measured, other) = smoother.predict(STATE, np.array([7, 8]))
+    assert measured < 0.2
+    assert other > 1.0
 
 
 def test_a_surprise_is_what_neither_the_prediction_nor_a_window_explains() -> None:
