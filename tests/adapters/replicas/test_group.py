@@ -209,6 +209,34 @@ def test_all_are_asked_before_one_is_changed() -> None:
         group.apply(configuration(batch=4))
 
 
+def test_a_trial_that_was_taken_back_takes_nothing_back_again(
+    group: ReplicaGroup, servers: dict[str, Server]
+) -> None:
+    """What somebody sets after that stays."""
+    group.try_one(configuration(batch=8), lambda settle: None)
+    group.take_back()
+    assert servers["a"].running == configuration()
+    servers["a"].running = theirs = configuration(batch=4)
+
+    group.take_back()
+
+    assert servers["a"].running == theirs
+
+
+def test_one_on_trial_that_somebody_else_has_changed_goes_back_to_that(
+    group: ReplicaGroup, servers: dict[str, Server]
+) -> None:
+    """Not to what it ran before the trial, which nobody wants there any more."""
+    group.try_one(configuration(batch=8), lambda settle: None)
+    servers["a"].running = theirs = configuration(batch=4)
+    servers["bb"].refuses = True
+
+    with pytest.raises(Refused):
+        group.apply(configuration(batch=16))
+
+    assert servers["a"].applied[-2:] == [configuration(batch=16), theirs]
+
+
 def test_one_that_is_away_is_left_out(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """The others serve and are changed; what it had counted stays; the window in which it goes is marked."""
     for server in servers.values():
