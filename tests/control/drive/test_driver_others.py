@@ -135,6 +135,19 @@ def test_what_somebody_else_sets_while_a_change_is_decided_is_respected() -> Non
     assert any("somebody else set max_batch_size=8" in sentence for sentence in heard)
 
 
+def test_what_somebody_else_sets_just_as_it_was_decided_stands_in_no_way() -> None:
+    """The decision is carried out, though nothing is left to do, and nobody hears of somebody else."""
+    server, journal = FakeServer(FakeClock(), lambda _: 0.02), Log()
+    driver, heard = drive(server, configuration(2), journal=journal)
+    journal.changing = lambda: setattr(server, "running", configuration(2))  # type: ignore[method-assign]
+
+    record = driver.step()
+    driver.step()
+
+    assert (record.outcome, driver.running) == ("applied", configuration(2))
+    assert heard == []
+
+
 def test_changes_by_others_that_repeat_look_like_those_of_a_second_daemon() -> None:
     """Neither daemon knows of the other. One change is more likely a colleague's, and so is one a day."""
     server = FakeServer(FakeClock(), lambda _: 0.02)
