@@ -70,10 +70,11 @@ def test_preferred_sizes_go_at_once() -> None:
     assert batches == [(0.1, 0, [0, 1]), (1.1, 0, [2, 3]), (2.4, 0, [4]), (11.0, 0, [5])]
 
 
-def test_largest_preferred_size_first() -> None:
+@pytest.mark.parametrize("largest", [4, 8])
+def test_largest_preferred_size_first(largest: int) -> None:
     """Of seven that waited four go first, of the three left two, and the last waits for its delay."""
     options = TimeoutOptions(delay=3.0, preferred=(2, 4))
-    spec = cluster(session(beta=1.0))
+    spec = cluster(session(beta=1.0, largest=largest))
 
     batches, _ = trace(options, spec, [0.0, 0.0, *[0.5] * 7])
 
