@@ -7,7 +7,7 @@ the SLO was broken.
 It changes one knob, the first whose role is one of :data:`ROLES`; all others stay at the start. On a Triton
 and on a GPU serving TensorFlow that is the largest batch; in the cluster scheduler its cap on the batch; on
 a CPU serving TensorFlow, which does not batch, how many requests it executes at once. Values below 1 mean
-"off" or "as many as cores" there and are left out.
+"off" or "as many as cores" there and are left out; not so in the first knob, where none has such a role.
 
 Where we differ: the knob moves on its grid, so the increase is counted in grid steps (an increase of one
 request would take 32 windows from a batch of 32 to 64) and a decrease goes down at least one step. To make it
@@ -72,7 +72,7 @@ class ClipperAimd(Bookkeeper[AimdParameters]):
         self._limits: dict[int, float] = {}
         if self.knob:
             grid = np.array(space.knobs[space.names.index(self.knob)].grid)
-            self._lowest = min(int(np.searchsorted(grid, 1.0)), len(grid) - 1)
+            self._lowest = min(int(np.searchsorted(grid, 1.0)), len(grid) - 1) if suited else 0
             self._grid = grid
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:

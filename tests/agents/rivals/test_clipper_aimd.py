@@ -117,6 +117,13 @@ def test_spaces_without_a_batch() -> None:
     assert nothing.select(state) == 0
 
 
+def test_a_first_knob_without_a_role_is_turned_whatever_its_values_are() -> None:
+    """Seconds below 1 mean nothing but themselves; after the largest, which breaks the SLO, one step down."""
+    delays = KnobSpace([Knob(name="delay", grid=(0, 0.001, 0.002), default=0, unit="s")])
+
+    assert follow(delays, lambda delay: 600 * delay, 4) == [0, 0.001, 0.002, 0.001]
+
+
 @pytest.mark.parametrize("wrong", [{"increase": 0.0}, {"decrease": 1.0}, {"noise": -1.0}])
 def test_constants_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     """The message says the rule and the values."""
