@@ -209,6 +209,21 @@ def test_all_are_asked_before_one_is_changed() -> None:
         group.apply(configuration(batch=4))
 
 
+def test_a_trial_counts_what_was_served_during_it(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """Each of them had a failed request before."""
+
+    def serve(settle: float) -> None:
+        for server, requests in zip(servers.values(), (3, 5, 6), strict=True):
+            server.requests += requests
+
+    trial = group.try_one(configuration(batch=8), serve)
+
+    assert trial is not None
+    assert (trial.tried.requests, trial.others.requests) == (3, 11)
+    assert (trial.tried.failures, trial.others.failures) == (0, 0)
+    assert (trial.tried.mean, trial.others.mean) == pytest.approx((0.1, 0.1))
+
+
 def test_a_trial_that_was_taken_back_takes_nothing_back_again(
     group: ReplicaGroup, servers: dict[str, Server]
 ) -> None:
