@@ -174,7 +174,7 @@ def beyond_the_mean(m: Measurement) -> bool:
     """
     for name, share in QUANTILES.items():
         expected = max(m.requests, 0) * (1 - share)
-        slow = max(expected - CHANCE * math.sqrt(expected), 0.0)
+        slow = expected - CHANCE * math.sqrt(expected)
         if slow * m.latency(name) > m.requests * m.latency_mean:
             return True
     return False
