@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tuner.control.daemon.daemon import Daemon
 from tuner.control.daemon.log import begin_log
 from tuner.control.sentence import log_sentence
+from tuner.web.open_files import raise_limit
 
 if TYPE_CHECKING:
     from tuner.control.web import WebServer
@@ -44,6 +45,7 @@ def run_daemon(
         InvalidInput: The file has a mistake, or another daemon uses its store or its address.
         StorageError: The store cannot be opened.
     """
+    raise_limit()
     begin_log(sys.stdout, as_json=as_json)
     logging.getLogger("tuner.control").setLevel(logging.DEBUG if verbose else logging.INFO)
     early: list[int] = []  # signals that came while the file was read

@@ -26,6 +26,7 @@ from tuner.errors import InvalidInput, StorageError
 from tuner.files.renewed import Renewed, Stamp, stamps
 from tuner.heap import heap_at_rest
 from tuner.scheduling.scheduler import compile_policy
+from tuner.web.open_files import raise_limit
 
 __all__ = ["DispatchProcess", "run_dispatch"]
 
@@ -260,6 +261,7 @@ def run_dispatch(read: Read, say: Callable[[str], None], log: Path | None = None
         InvalidInput: The configuration has a mistake, or an address, a certificate or a token cannot be used.
         StorageError: The configuration cannot be read, or the event log not be written.
     """
+    raise_limit()
     early: list[int] = []  # signals that came while the configuration was read
     signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
     config = read()

@@ -8,12 +8,16 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tuner.web import open_files
+
 __all__ = ["ACCEPTED_AT_ONCE", "MOST_CONNECTIONS", "MOST_IN_A_FLOOD", "Connection"]
 
 MOST_CONNECTIONS = 64
 """Connections at the same time, but for those that have just begun."""
 MOST_IN_A_FLOOD = 512
 """Connections at the same time, however new they are."""
+SHARE = 1 / 8
+"""Share of the files that the process may open that connections take at most."""
 GRACE = 1.0
 """Time that a new connection has before another may replace it, s."""
 ACCEPTED_AT_ONCE = 128
@@ -32,14 +36,16 @@ class Connection(H11Protocol):
 
     most: ClassVar[int] = MOST_CONNECTIONS
     most_in_a_flood: ClassVar[int] = MOST_IN_A_FLOOD
+    share: ClassVar[float] = SHARE
     longest_exchange: ClassVar[float] = LONGEST_EXCHANGE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start; if there are too many connections, abort the one whose deadline is nearest."""
-        if (count := len(self.connections)) >= self.most:
+        files = int(self.share * open_files.limit())
+        if (count := len(self.connections)) >= min(self.most, files):
             stalest = min(self.connections, key=lambda one: one._deadline.when())  # type: ignore[union-attr]
             age = self.longest_exchange - (stalest._deadline.when() - self.loop.time())  # type: ignore[union-attr]
-            if age > GRACE or count >= self.most_in_a_flood:
+            if age > GRACE or count >= min(self.most_in_a_flood, files):
                 self.connections.discard(stalest)
                 stalest.transport.abort()
         # asyncio does so for the sockets that it makes itself. Without it the body of an answer waits until

@@ -25,6 +25,7 @@ from tests.control.web.site import TOKEN, Site
 from tests.waiting import LONGEST, eventually
 from tuner.control.web import api as api_module
 from tuner.control.web.access import LONGEST_BODY, MOST_REQUESTS, PROBES, Gate
+from tuner.web import open_files
 from tuner.web.connection import MOST_CONNECTIONS, Connection
 from tuner.web.seldom import MOST_MESSAGES, Seldom
 
@@ -180,6 +181,29 @@ def test_many_half_requests_keep_nobody_out(site: Site, monkeypatch: pytest.Monk
     finally:
         for connection in waiting:
             connection.close()
+
+
+def test_a_flood_leaves_files_for_the_targets(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the process may open few files, fewer connections are kept: gRPC ends one that has none left."""
+    monkeypatch.setattr(open_files, "limit", lambda: 64)
+    waiting = [connected(site) for _ in range(20)]
+    try:
+        assert site.ask("/healthz").status == 200
+        assert sum(is_open(connection) for connection in waiting) < 64 * Connection.share
+    finally:
+        for connection in waiting:
+            connection.close()
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the other side has kept it."""
+    connection.settimeout(0.02)
+    try:
+        return connection.recv(1) != b""
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        return False
 
 
 READ = b"GET /api/targets/a/windows HTTP/1.1\r\nHost: localhost\r\n\r\n"

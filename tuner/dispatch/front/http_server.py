@@ -19,6 +19,8 @@ MOST_CONNECTIONS = 1_024
 """Connections at the same time, but for those that have just begun."""
 MOST_IN_A_FLOOD = 2_048
 """Connections at the same time, however new they are."""
+SHARE = 1 / 2
+"""Share of the files that the process may open that these connections take at most."""
 LONGEST_EXCHANGE = 120.0
 """Longest time from the start of a connection, or its last answer, to the end of the next answer, s.
 
@@ -34,6 +36,7 @@ class FrontConnection(Connection):
 
     most = MOST_CONNECTIONS
     most_in_a_flood = MOST_IN_A_FLOOD
+    share = SHARE
     longest_exchange = LONGEST_EXCHANGE
 
     def data_received(self, data: bytes) -> None:
