@@ -133,7 +133,7 @@ def test_a_store_that_makes_no_sense_is_put_aside(
 
 
 def test_what_cannot_be_written_down_is_not_done(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk: the server stays as it is until there is room again."""
+    """A full disk: the server stays as it is until there is room again. It is one error, however long."""
     bed.write(("a", "apply", ""))
     full = threading.Event()
     full.set()
@@ -146,9 +146,13 @@ def test_what_cannot_be_written_down_is_not_done(bed: Bed, monkeypatch: pytest.M
 
     monkeypatch.setattr(Store, "decided", refuse)
     with Running(bed) as keeper:
-        eventually(lambda: sum("this window is lost" in sentence for sentence in bed.errors) >= 3)
+        eventually(lambda: sum("this window is lost" in sentence for sentence in bed.said) >= 3)
         assert bed.running() == configuration()
+        assert sum("this window is lost" in sentence for sentence in bed.errors) == 1
         full.clear()
         eventually(lambda: keeper.workers["a"].turns > 3)
 
+    lost = sum("this window is lost" in sentence for sentence in bed.said)
+    again = f"the store can be written again; {lost} windows were lost"
+    assert [row["sentence"] for row in bed.rows("SELECT sentence FROM event")].count(again) == 1
     assert bed.running() != configuration()

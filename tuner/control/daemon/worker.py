@@ -19,6 +19,7 @@ from tuner.adapters import connect
 from tuner.adapters.deployment import deployed_anew
 from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
+from tuner.control.daemon.lost_windows import LostWindows
 from tuner.control.daemon.maintenance_end import MaintenanceEnd
 from tuner.control.daemon.measurer import ReportingMeasurer
 from tuner.control.daemon.phase import Phase
@@ -309,16 +310,17 @@ class Worker:
             looks_back=attachment.backend.describe().quantile_memory,
             say=self._say,
         )
+        lost = LostWindows(self._say)
         try:
             while not self._done:
                 begun = attachment.clock.now()
                 try:
                     record = self._turn(driver, maintenance)
                 except StorageError as error:  # the driver does nothing that it could not write down
-                    lost = f"this window is lost, and nothing is changed until that works: {error}"
-                    self._say(lost, note=False, level=logging.ERROR)
+                    lost.add(str(error))
                     self._clock.sleep(FIRST_PAUSE)
                     continue
+                lost.end()
                 self.record = record
                 self.turns += 1
                 self._time_change(record, begun, attachment.clock.now())
