@@ -89,3 +89,41 @@ def test_a_link_to_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
     Store(link).close()
 
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+def files_of(store: Path) -> list[str]:
+    """The names of a store's files."""
+    return sorted(path.name for path in store.parent.iterdir())
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be written, as on a file system that became read-only."""
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and access(path, mode))
+
+
+@pytest.mark.usefixtures("read_only")
+def test_a_store_that_nobody_can_write_is_read(store: Store) -> None:
+    """A copy, or one whose daemon has ended: SQLite would make a log beside it, and is told not to."""
+    store.note("one")
+    store.close()
+
+    reader = Store(store.path, reading=True)
+    assert [row["sentence"] for row in reader.rows("SELECT sentence FROM event")] == ["one"]
+    assert files_of(store.path) == ["s.db"]
+    reader.close()
+    with pytest.raises(StorageError, match="Permission denied"):
+        Store(store.path, existing=True)
+
+
+@pytest.mark.usefixtures("read_only")
+def test_what_a_log_holds_is_read_where_nobody_can_write(store: Store) -> None:
+    """One whose daemon was killed, or still runs."""
+    store.note("one")
+
+    reader = Store(store.path, reading=True)
+    store.note("two")
+
+    assert [row["sentence"] for row in reader.rows("SELECT sentence FROM event")] == ["one", "two"]
+    reader.close()

@@ -72,8 +72,12 @@ class Database:
             if existing and not path.is_file():
                 fix = "give the `state` of the daemon's file"
                 raise StorageError(f"state {path}: there is no such file; {fix}")
-            _make_private(path)
-            self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            if not reading:
+                _make_private(path)
+            place = _read_only(path) if reading and not _is_writable(path) else ""
+            self._db = sqlite3.connect(
+                place or path, uri=bool(place), timeout=10, isolation_level=None, check_same_thread=False
+            )
         except (OSError, sqlite3.Error) as error:
             raise self._problem(error) from error
         try:
@@ -330,7 +334,23 @@ def _make_private(path: Path) -> None:
         os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         if not os.access(path, os.R_OK | os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+            code = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+            raise OSError(code, os.strerror(code)) from None
+
+
+def _is_writable(path: Path) -> bool:
+    """Return whether we can write a file, and others beside it."""
+    return os.access(path, os.W_OK) and os.access(Path(os.path.realpath(path)).parent, os.W_OK)
+
+
+def _read_only(path: Path) -> str:
+    """Return the address of a file that is only read, for SQLite.
+
+    It reads what the log holds. Without one it would make it, unless told that nobody changes the file.
+    """
+    path = Path(os.path.realpath(path))  # beside which SQLite looks for the log, too
+    log = path.with_name(f"{path.name}-wal")
+    return f"{path.as_uri()}?mode=ro{'' if log.exists() else '&immutable=1'}"
 
 
 def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
