@@ -1,4 +1,4 @@
-"""Lets what ends a command wait until a change of a server has ended.
+"""Says what signals that end a command do: they wait for a change of a server, or end it at once.
 
 Ctrl-C in the middle of a change would give up the waiting for it, but not the change: the server could come
 to run it after it was asked for the last time.
@@ -6,16 +6,41 @@ to run it after it was asked for the last time.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["uninterrupted"]
+__all__ = ["ending_well", "uninterrupted"]
 
 HELD = "a change of the server is under way: stopping as soon as it has ended"
 """What somebody is told who stops a command meanwhile, because a model may take minutes to load."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def ending_well() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the process at once, with exit code 0, until the block has other handlers.
+
+    For what runs for good, and has begun nothing yet: it was stopped and has not failed. An exception could
+    get lost in a module that is being imported.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _end(*_: object) -> None:
+    with suppress(OSError):
+        os.write(2, b"stopped\n")
+    os._exit(0)
 
 
 @contextmanager

@@ -242,3 +242,34 @@ def test_ctrl_c_while_modules_are_imported(tmp_path: Path, seconds: float) -> No
     )
 
     assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+STOPPED_EARLY = """
+import os, signal, sys
+
+module, way, *sys.argv = sys.argv[1:]
+
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), getattr(signal, way))
+
+
+sys.meta_path.insert(0, Stop())
+from tuner.__main__ import main
+
+main()
+"""
+
+
+@pytest.mark.parametrize("way", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    ("command", "module"), [("daemon", "tuner.control.service"), ("dispatch", "tuner.dispatch.process")]
+)
+def test_what_runs_for_good_ends_well_while_it_starts(command: str, module: str, way: str) -> None:
+    """Nothing was begun: a unit that is stopped just then has not failed."""
+    line = [sys.executable, "-c", STOPPED_EARLY, module, way, "tuner", command, "none.yaml"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr, done.stdout) == (0, "stopped\n", "")

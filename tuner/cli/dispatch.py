@@ -65,14 +65,17 @@ def dispatch(
         names = ", ".join(session.name for session in config.sessions)
         print(f"{file}: no mistakes; dispatches {names} by {config.policy} (its servers were not asked)")
         return
-    from tuner.dispatch.process import run_dispatch
+    from tuner.interruption import ending_well
 
     check_file(log, "--log")
 
     def say(sentence: str) -> None:
         print(sentence, flush=True)
 
-    run_dispatch(lambda: _read(file), say, log)
+    with ending_well():
+        from tuner.dispatch.process import run_dispatch
+
+        run_dispatch(lambda: _read(file), say, log)
 
 
 def _read(file: Path) -> DispatchConfig:
