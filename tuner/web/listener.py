@@ -30,15 +30,20 @@ AGAIN = 0.01
 def bound(address: tuple[str, int], setting: str) -> socket.socket:
     """Return a socket that listens at a host and a port; port 0 takes any free one.
 
+    The host ``::`` stands for all addresses of this machine, those of IPv4 included, as for gRPC.
+
     Raises:
         InvalidInput: The address cannot be used.
     """
     host, port = address
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
+        both = host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
-        raise InvalidInput(setting, f"{host}:{port} cannot be used: {error.strerror}") from error
+        problem = (error.strerror or str(error)).partition(" (while ")[0]  # Python adds the address
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        raise InvalidInput(setting, f"{place} cannot be used: {problem}") from error
 
 
 class Listener:
