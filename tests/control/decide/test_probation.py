@@ -122,6 +122,17 @@ def test_where_only_what_was_rolled_back_keeps_the_slo_a_bad_change_ends_where_i
     assert decision.configuration == GOOD
 
 
+def test_a_restart_gives_back_what_runs_where_only_what_was_rolled_back_keeps_the_slo_often() -> None:
+    """What runs has kept it in the last window at least."""
+    loop = loop_rolled_back()
+    for end in (30.0, 40.0, 50.0):
+        turn(loop, end, measurement(0.045, running=GOOD, end=end))
+    turn(loop, 60.0, measurement(0.020, running=GOOD, end=60.0))
+    assert loop.memory.at(loop.level).good == [SPACE.encode(CHEAPER)]
+
+    assert loop.last_good == GOOD
+
+
 @pytest.mark.parametrize(
     ("before", "after", "back"),
     [(0, 1, False), (0, 5, True), (20, 21, False), (20, 40, True), (1000, 1000, False), (1000, 1500, True)],

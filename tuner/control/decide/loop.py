@@ -121,7 +121,7 @@ class ControlLoop:
     def incumbent(self) -> Configuration | None:
         """Return what to leave a server with under the present load: the best by evidence of those tried.
 
-        Those that kept the SLO come first; None if nothing was tried.
+        Those that kept the SLO come first; None if nothing was tried, or all of those are banned.
         """
         return self._decoded(self.memory.incumbent(self.level))
 
@@ -340,7 +340,7 @@ class ControlLoop:
         self.memory.record(state.level, state.configuration, cost, probability, searching=searching)
         self.agent.update(state, state.configuration, cost, state)
         if self.objective.kept(m):
-            self.last_good = self.incumbent()
+            self.last_good = self.incumbent() or self._decoded(state.configuration)
 
     def _change_to_judge(self, running: Configuration) -> Probation | None:
         """Return the change that a window judges; None without one, or where an order decides."""

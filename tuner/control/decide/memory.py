@@ -127,14 +127,13 @@ class Memory:
         }
 
     def incumbent(self, level: int | None) -> int | None:
-        """Return the best of those tried under a load level by evidence; None if nothing was.
+        """Return the best of those tried under a load level by evidence, such as to leave a server with.
 
-        That is the one with the least cost at worst, of those that keep the SLO if there are any, and of
-        those that are not banned if there are any.
+        That is the one with the least cost at worst, of those that keep the SLO if there are any. None if
+        nothing was tried, or all of those are banned: what was rolled back is not gone back to.
         """
         record = self.at(level)
-        choices = record.good or record.tried
-        return self.best_of(level, self.not_banned(level, choices) or choices)
+        return self.best_of(level, self.not_banned(level, record.good or record.tried))
 
     def best_of(self, level: int | None, choices: list[int]) -> int | None:
         """Return the choice whose worst cost under a load level is least; None without choices."""

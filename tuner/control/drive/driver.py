@@ -205,7 +205,8 @@ class Driver:
             What the server runs.
         """
         orders = self._oversight.orders.read()
-        if orders.standing or not self._oversight.apply or self.loop.incumbent() is None:
+        tried = self.loop.memory.at(self.loop.level).tried
+        if orders.standing or not self._oversight.apply or not tried:
             return self.running
         try:
             found = self.ask_running()
@@ -215,27 +216,28 @@ class Driver:
             return self.running
         best = self._best_to_leave(found)
         self.running = found.configuration
-        if best is not None and (found.apart or not self.loop.space.same(self.running, best)):
+        if found.apart or not self.loop.space.same(self.running, best):
             reason = "nothing more is tried; it is left with its best configuration"
             last = Apply(configuration=best, reason=reason, restores=True, judged=True)
             self._actuator.carry_out(WindowRecord(number=self._number, measurement=None, decision=last))
         self.note_state()
         return self.running
 
-    def _best_to_leave(self, found: Found) -> Configuration | None:
+    def _best_to_leave(self, found: Found) -> Configuration:
         """Return what to leave a server with that was found at the end: the best, or what runs if that stays.
 
         What has become of the changes before is noted first: what they have shown to be bad is not the best.
+        Where all that is known of this load is banned, what runs stays.
         """
         running, reconciler = found.configuration, self.reconciler
         if reconciler.confirm(found) or self.loop.space.same(running, self.running):
             if not self._unjudged(reconciler.theirs):
-                return self.loop.incumbent()
+                return self.loop.incumbent() or running
             self._notify("what somebody else has set stays, because no window has judged it")
             return running
         self.loop.observe(on.Undone(self.running))  # it may have died of that: the next life has to know
         if reconciler.was_restarted(running):
-            return self.loop.incumbent()
+            return self.loop.incumbent() or running
         reconciler.foreign.noticed(self.loop.space.format(running), "it stays")
         return running
 
