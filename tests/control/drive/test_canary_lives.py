@@ -32,6 +32,8 @@ from tuner.knobs import Configuration, KnobSpace
 from tuner.profiler.load.in_flight import GroupWithInFlight
 
 TRIAL = Apply(configuration=NEW, reason="x", rule=CHANGE.name)
+OFF_GRID = OLD.replace(max_queue_delay=1e-7)
+"""What a user had set, on no grid; some adapters do not take it."""
 
 
 def test_a_stop_in_a_trial_is_the_end_of_the_change(fleet: Fleet, store: Store) -> None:
@@ -195,25 +197,52 @@ def test_a_server_that_refuses_to_go_back_is_not_asked_for_ever(fleet: Fleet, st
 def test_what_ran_before_a_trial_and_cannot_be_set_is_no_mistake_of_the_file(
     fleet: Fleet, store: Store
 ) -> None:
-    """Else the daemon would never keep the target again: a turn gives all the nearest that can be set."""
-    found, nearest = OLD.replace(max_queue_delay=1e-7), SPACE.nearest(OLD.replace(max_queue_delay=1e-7))
-
-    def check(wanted: Configuration) -> None:
-        if wanted == found:
-            raise InvalidInput("knob max_queue_delay", "1e-07 s is not a multiple of 1e-06 s")
-
-    for server in fleet.servers.values():
-        server.running, server.check = found, check  # type: ignore[attr-defined]
+    """Else the daemon would never keep the target again: all get the nearest that can be set."""
+    run_what_cannot_be_set(fleet)
     fleet.servers["a"].running = NEW
-    target = killed_in_a_change(store, running=found)
+    target = killed_in_a_change(store, running=OFF_GRID)
     fleet.driver = driver_of(fleet)
 
     take_up_changes(store, target, fleet.driver)
 
     assert unfinished_change(store, target) is None
-    assert "could not be put back" in store.row("SELECT error FROM decision")["error"]  # type: ignore[index]
+    assert fleet.running == [SPACE.nearest(OFF_GRID)] * 3
+    assert store.row("SELECT error FROM decision")["error"].endswith("; all were put back")  # type: ignore[index]
+    assert fleet.driver.step().outcome == "held"
+    assert fleet.driver.reconciler.theirs is None, "nobody else has set that"
+
+
+@pytest.mark.parametrize("settable", [False, True])
+def test_killed_in_a_rollback_to_what_is_on_no_grid_the_others_follow(
+    fleet: Fleet, store: Store, settable: bool
+) -> None:
+    """The one that was asked before had it, or the nearest that can be set: a repair is not taken back."""
+    if not settable:
+        run_what_cannot_be_set(fleet)
+    for server in fleet.servers.values():
+        server.running = NEW
+    fleet.servers["a"].running = after = OFF_GRID if settable else SPACE.nearest(OFF_GRID)
+    target = killed_in_a_change(store, Rollback(configuration=OFF_GRID, reason="x"), running=NEW)
+    fleet.driver = driver_of(fleet)
+
+    sentence = take_up_changes(store, target, fleet.driver)
+
+    assert sentence is not None
+    assert sentence.endswith("which came about")
     fleet.driver.step()
-    assert fleet.running == [nearest] * 3
+    assert fleet.running == [after] * 3
+    assert [ban.configuration for ban in fleet.driver.loop.bans()] == [NEW]
+
+
+def run_what_cannot_be_set(fleet: Fleet) -> None:
+    """Let all replicas run what their adapters do not take."""
+
+    def check(wanted: Configuration) -> None:
+        if wanted == OFF_GRID:
+            raise InvalidInput("knob max_queue_delay", "1e-07 s is not a multiple of 1e-06 s")
+
+    for server in fleet.servers.values():
+        server.running, server.check = OFF_GRID, check  # type: ignore[attr-defined]
 
 
 def killed_in_a_change(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tuner.adapters.backend import ApplyReport
+from tuner.adapters.backend import ApplyReport, Backend
 from tuner.control.decide import event as on
 from tuner.control.decide.decision import Apply, Hold, Rollback
 from tuner.control.decide.loop import ControlLoop
@@ -19,9 +19,24 @@ from tuner.control.drive.replicas import configurations
 from tuner.control.drive.watched import Watched
 from tuner.control.drive.windows import Windows
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError
-from tuner.knobs import ApplyCost
+from tuner.knobs import ApplyCost, Configuration, KnobSpace
 
-__all__ = ["Actuator"]
+__all__ = ["Actuator", "put_back"]
+
+
+def put_back(backend: Backend, space: KnobSpace, ran: Configuration) -> ApplyReport:
+    """Have a server run what it ran before, or the nearest of the grids where it cannot be set to that.
+
+    Raises:
+        InvalidInput: It cannot be set to either.
+        AdapterError: As of :meth:`Backend.apply`.
+    """
+    try:
+        return backend.apply(ran)
+    except InvalidInput:
+        if (near := space.nearest(ran)) == ran:
+            raise
+        return backend.apply(near)
 
 
 class Actuator:
@@ -183,15 +198,10 @@ class Actuator:
 
     def _set(self, decision: Apply | Rollback) -> ApplyReport:
         """Have the server run a configuration; what it ran before may be nothing that it can be set to."""
-        wanted = decision.configuration
-        try:
-            return self._backend.apply(wanted)
-        except InvalidInput:
-            near, pinned = self._loop.space.nearest(wanted), self._loop.orders.pinned
-            ran = isinstance(decision, Rollback) or (decision.restores and pinned is None)
-            if not ran or near == wanted:
-                raise
-            return self._backend.apply(near)
+        pinned = self._loop.orders.pinned
+        if isinstance(decision, Rollback) or (decision.restores and pinned is None):
+            return put_back(self._backend, self._loop.space, decision.configuration)
+        return self._backend.apply(decision.configuration)
 
     def _write_interrupted(self, record: WindowRecord, why: str) -> None:
         """Write down that a change was interrupted, such as by a stop in the middle of a trial.

@@ -32,6 +32,7 @@ from tuner.control.decide.load import Loads
 from tuner.control.decide.loop import ControlLoop
 from tuner.control.decide.memory import HOUR
 from tuner.control.decide.validation import unusable
+from tuner.control.drive.actuator import put_back
 from tuner.control.drive.outcome import LATE, Unconfirmed, as_seen
 from tuner.control.drive.replicas import configurations
 from tuner.control.store.rows import measurement_of
@@ -82,16 +83,19 @@ def _resolve(store: Store, target: int, driver: Driver, unfinished: Unfinished) 
         covered = space.covers(one) and space.covers(other)
         return space.same(one, other) if covered else one == other
 
+    def has_new(one: Configuration) -> bool:
+        # Our clients have what they were found with; a repair may have led to the nearest that can be set.
+        wanted = as_seen(space, previous, unfinished.wanted, found[0])
+        return same(one, wanted) or (unfinished.repair and same(one, space.nearest(wanted)))
+
     found, previous = configurations(driver.backend), unfinished.previous
-    wanted = as_seen(space, previous, unfinished.wanted, found[0])
     error = f"killed meanwhile; the server runs {' and '.join(sorted({space.format(c) for c in found}))}"
-    ours = all(same(one, wanted) or same(one, previous) for one in found)
+    ours = all(has_new(one) or same(one, previous) for one in found)
     apart = any(not same(one, found[0]) for one in found)
     if ours and apart and driver.applies:
         error += _bring_together(driver, unfinished)
-        found = configurations(driver.backend)
-        wanted = as_seen(space, previous, unfinished.wanted, found[0])  # our clients may have followed, too
-    came = all(same(one, wanted) for one in found)
+        found = configurations(driver.backend)  # our clients may have followed, too
+    came = all(map(has_new, found))
     sentence = f"killed in the middle of changing to {text}, which "
     if came:
         sentence += "came about; it is on probation now" if _expect_came(driver, unfinished) else "came about"
@@ -166,12 +170,15 @@ def _bring_together(driver: Driver, change: Unfinished) -> str:
     Returns:
         What came of it, to be added to a sentence.
     """
-    onward = change.repair and change.possible
+    backend, space = driver.backend, driver.loop.space
     try:
-        driver.backend.apply(change.wanted if onward else change.previous)
+        report = put_back(backend, space, change.wanted if change.repair else change.previous)
     except (Refused, ReadOnly, InvalidInput) as error:  # the first turn brings them together
-        return f"; {'the others could not follow' if onward else 'it could not be put back'}: {error}"
-    return "; the others followed" if onward else "; all were put back"
+        return f"; {'the others could not follow' if change.repair else 'it could not be put back'}: {error}"
+    if change.repair:
+        return "; the others followed"
+    driver.running = report.configuration  # it may be the nearest of what they ran
+    return "; all were put back"
 
 
 def _judge_again(store: Store, target: int, driver: Driver) -> str | None:
