@@ -219,9 +219,8 @@ class ControlLoop:
             memory.failed()
         if isinstance(decision, Rollback):
             if change.refused and memory.breaker_open_for:
-                beyond = (
-                    memory.breaker_open_for + 2
-                )  # until the breaker has closed, and the window after that
+                # Until the breaker has closed, and the window after that.
+                beyond = memory.breaker_open_for + 2
                 memory.ban(self.level, self._index(decision.configuration), least=beyond)
                 memory.probation = probation
         elif not decision.restores:

@@ -6,11 +6,12 @@ What is found of the last changes, and what follows:
 the last change            what follows
 =========================  ===================================================================================
 was begun, and its end     the process was killed in it, so the server is asked what it runs. If that is the
-was not written            new, the change came about and is on probation, unless it led back. If not, what
-                           was new is banned, because the server may have died of it. Replicas of which some
-                           run the new get one configuration again
-failed as far as anybody   it may still come about: the driver looks for it in its first turns
-saw, a short while ago
+was not written            new, the change came about and is on probation, unless it led back, windows had
+                           judged what is new, or the knobs no longer have its values. If not, what was new is
+                           banned, if the server was asked for it and the knobs have its values: the server
+                           may have died of it. Replicas of which some run the new get one configuration again
+failed as far as anybody   it may still come about: the driver of one server looks for it in its first turns;
+saw, a short while ago     one of several replicas that takes it late gets what the others run
 failed to put back what    the driver tries that again
 a restart had undone
 came about, and no         it is on probation again

@@ -70,7 +70,7 @@ def unfinished_change(store: Store, target: int) -> Unfinished | None:
 
 
 def failed_change(store: Store, target: int, *, within: float) -> Unfinished | None:
-    """Return the last change if it has not come about as far as was seen; it still may.
+    """Return the last change if it has not come about as far as was seen.
 
     Args:
         store: The store.
