@@ -9,9 +9,10 @@ has an attribute ``load(folder, space, *, seed) -> Agent``, that reads what such
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
@@ -117,8 +118,7 @@ def make_agent(
         raise InvalidInput("agent", f"there is no '{name}'", f"use one of {', '.join(agent_names())}")
     if not _is_bookkeeper(chosen):
         make = cast(Callable[..., Agent], chosen)
-        with _refusing(name, wanted):
-            return make(space, seed=seed, levels=levels or LoadLevels(), start=start, parameters=wanted)
+        return _make_foreign(name, make, space, wanted, seed=seed, levels=levels or LoadLevels(), start=start)
     constants = changed(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
     if name == "oracle":
         return _make_oracle(chosen, space, constants, seed=seed, expected=expected)
@@ -193,24 +193,27 @@ def _own(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(parameters or {})
 
 
-@contextmanager
-def _refusing(name: str, parameters: Mapping[str, Any]) -> Iterator[None]:
-    """Take what somebody's function raises for its refusal of the parameters, if it was given some.
+def _make_foreign(
+    name: str, make: Callable[..., Agent], space: KnobSpace, wanted: dict[str, Any], **others: Any
+) -> Agent:
+    """Call somebody's function. If it was given parameters, what it raises is taken for its refusal of them.
 
     Raises:
         InvalidInput: It raised, such as because it does not know one.
     """
+    given = {**others, "parameters": dict(wanted)}  # the function may take out what it uses
+    with suppress(ValueError):  # what is written in C may have no signature
+        signature(make).bind(space, **given)  # a function that cannot be called so has a defect
     try:
-        yield
+        return make(space, **given)
     except InvalidInput:
         raise
-    except (TypeError, ValueError, LookupError) as error:
-        if not parameters:
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+        if not wanted:
             raise  # a defect of the function
         problem = f"the agent {name} fails with it ({type(error).__name__}: {one_line(str(error), 300)})"
-        raise InvalidInput(
-            f"parameter {', '.join(parameters)}", problem, "leave out what it does not know"
-        ) from error
+        fix = "correct it or leave it out; without it, a defect of the agent shows its traceback"
+        raise InvalidInput(f"parameter {', '.join(wanted)}", problem, fix) from error
 
 
 def _make_rrl(

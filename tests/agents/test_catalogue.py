@@ -231,13 +231,40 @@ def test_parameters_that_somebody_s_function_fails_with_are_named(monkeypatch: p
     entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: make)
     monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
 
-    said = r"parameter fast, slow: the agent mine fails with it \(TypeError: .* 'fast'\); leave out what"
+    said = r"parameter fast, slow: the agent mine fails with it \(TypeError: .* 'fast'\); correct it or leave"
     with pytest.raises(InvalidInput, match=said):
         make_agent("mine", SPACE, parameters={"fast": 1, "slow": 2})
     with pytest.raises(InvalidInput, match=r"^parameter spin: is for another world"):
         make_agent("mine", SPACE, parameters={"spin": 1})
     with pytest.raises(KeyError, match="a defect"):
         make_agent("mine", SPACE)
+
+
+@pytest.mark.parametrize("wrong", ["soon", 0])
+def test_parameters_are_named_though_somebody_s_function_took_them_out(
+    monkeypatch: pytest.MonkeyPatch, wrong: object
+) -> None:
+    """It has a copy of its own; one value is no number, and it divides by the other."""
+
+    def make(space: KnobSpace, *, parameters: dict[str, Any], **_: object) -> Agent:
+        return RandomSearch(space, seed=int(1 / float(parameters.pop("pace"))))
+
+    entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: make)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
+
+    with pytest.raises(InvalidInput, match=r"^parameter pace: the agent mine fails with it \((Value|Zero)"):
+        make_agent("mine", SPACE, parameters={"pace": wrong})
+
+
+def test_a_function_that_cannot_be_called_as_agents_are_made_is_a_defect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No parameter is to blame for that."""
+    entry = SimpleNamespace(name="mine", value="mine:make", load=lambda: lambda space, *, parameters: None)
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [entry])
+
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        make_agent("mine", SPACE, parameters={"pace": 1})
 
 
 def test_third_party_functions_load_what_their_agents_saved(
