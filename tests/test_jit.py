@@ -73,6 +73,12 @@ def twice(value):
     return 2 * value
 """
 
+TOLD = """
+def told(value):
+    twice(value)
+    return sys.stderr.getvalue()
+"""
+
 OLDER = """
 import numba.core.caching as caching
 public = vars(caching).pop("UserProvidedCacheLocator", None)
@@ -117,13 +123,38 @@ def test_who_waits_at_a_terminal_is_told_once_why(tmp_path: Path) -> None:
 
 
 @compiled
+def test_a_thread_that_waits_silences_nobody_who_is_at_the_terminal(tmp_path: Path) -> None:
+    """It says nothing, and what the main thread then waits for is said."""
+    (tmp_path / "mine.py").write_text(TWICE)
+    code = AT_A_TERMINAL + "import threading\nfrom mine import twice\n"
+    code += "thread = threading.Thread(target=twice, args=(3,))\nthread.start()\nthread.join()\n"
+    code += "print('before:', sys.stderr.getvalue())\ntwice(3.0)\nprint('after:', sys.stderr.getvalue())"
+
+    assert run(code, tmp_path).splitlines() == [
+        "before: ",
+        "after: compiling what this needs: once for each version, up to a minute",
+    ]
+
+
+@compiled
+def test_workers_say_nothing_at_the_terminal_of_their_parent(tmp_path: Path) -> None:
+    """Each would say the same, across the parent's progress bar."""
+    (tmp_path / "mine.py").write_text(AT_A_TERMINAL + TWICE + TOLD)
+    code = "import multiprocessing\nfrom mine import told\n"
+    code += "with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+    code += "    print(repr(pool.apply(told, (3,))))"
+
+    assert run(code, tmp_path) == "''"
+
+
+@compiled
 def test_who_waits_for_another_process_that_compiles_is_told_so(tmp_path: Path) -> None:
     """The other one has the locks until the message comes; nothing is stored then, so this one compiles."""
     (tmp_path / "mine.py").write_text(TWICE)
     code = AT_A_TERMINAL + ANOTHER_COMPILES + "from mine import twice\ntwice(3)\nprint(sys.stderr.getvalue())"
 
     assert run(code, tmp_path).splitlines() == [
-        "waiting for another process that compiles what this needs, up to a minute",
+        "waiting for what else is being compiled, up to a minute",
         "compiling what this needs: once for each version, up to a minute",
     ]
 

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from multiprocessing import parent_process
 from pathlib import Path
 from threading import current_thread, local, main_thread
 from time import sleep
@@ -35,6 +36,8 @@ LOCKS = 64
 PATIENCE, PAUSE = 0.5, 0.02
 """How long a process waits for a lock before it says so, and how long between two looks meanwhile, s."""
 _compiling = local()
+_said: set[str] = set()
+"""The reasons for a wait that somebody at a terminal was told."""
 
 
 def _kernel_files() -> list[Path]:
@@ -112,15 +115,18 @@ class _Cache(_Untyped):  # type: ignore[misc]  # what has no types cannot be che
             super().save_overload(sig, data)
 
 
-@cache
 def _say_why_it_takes_long(reason: str) -> None:
     """Tell a person who waits at a terminal that functions are compiled; each reason once in a process.
 
-    A server compiles in another thread, and says so itself.
+    A server compiles in another thread, and says so itself. Workers would all say the same, across the bar of
+    the command that began them.
     """
+    if reason in _said or current_thread() is not main_thread() or parent_process() is not None:
+        return
     with suppress(OSError, ValueError):  # a terminal that has gone
-        if current_thread() is main_thread() and sys.stderr is not None and sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             print(reason, file=sys.stderr)
+            _said.add(reason)
 
 
 @contextmanager
@@ -157,7 +163,7 @@ def _take(file: TextIO) -> None:
         with suppress(BlockingIOError):
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         sleep(PAUSE)
-    _say_why_it_takes_long("waiting for another process that compiles what this needs, up to a minute")
+    _say_why_it_takes_long("waiting for what else is being compiled, up to a minute")
     fcntl.flock(file, fcntl.LOCK_EX)
 
 
