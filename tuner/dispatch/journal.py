@@ -36,6 +36,14 @@ IMPOSSIBLE = (ValueError, TypeError, ArithmeticError, LookupError)
 """What a policy raises over events or settings that no dispatcher has logged."""
 FRAME = 20
 """Entries that a segment and a change count for beside their tables."""
+WAITS = (
+    "the segment ends here, as with a change of servers or knobs, before this number was sent or dropped; "
+    "its request may go on under another number in a later one, have gone with an earlier number of its "
+    "items, or have ended"
+)
+"""What is said of an entry that a scheduler still had when it ended."""
+CUT_OFF = "the segment is at the log's limit and ends here, before this number was sent or dropped"
+"""What is said of one that it had when nothing more was logged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +149,7 @@ def explain(segment: Segment, number: int) -> list[str]:
         said += [f"{now:.4f} s: {_command_text(command)}" for command in about]
         answered = answered or bool(about)
     if said and not answered:
-        end = "ends" if segment.log.complete else "is at its limit and ends"
-        said.append(f"{now:.4f} s: the log {end} here, before the request was sent or dropped")
+        said.append(f"{now:.4f} s: {WAITS if segment.log.complete else CUT_OFF}")
     return said
 
 
