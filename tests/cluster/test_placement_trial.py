@@ -59,7 +59,7 @@ def test_a_plan_stays_chosen_though_it_serves_less_of_other_arrivals(monkeypatch
 
 
 def test_a_plan_is_simulated_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To make all takes minutes for many accelerators, in which nobody would be told anything."""
+    """To make all takes more than a minute for 99,999 accelerators; nobody would hear of it until then."""
     scenario, told = make_scenario(), list[str]()
     rates = [session.mean_rate(scenario.duration) for session in scenario.each_session]
     first, second, *_ = candidate_placements(scenario.cluster_spec(), rates)

@@ -87,9 +87,8 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
     if rates is None:
         rates = [session.mean_rate(given.duration) for session in given.each_session]
     search = _PlacementSearch(given.model_copy(update={"seed": given.seed + 1}), note)
-    plans = candidate_placements(
-        given.cluster_spec(), rates
-    )  # each is made when the one before was simulated
+    # Each plan is made when the one before was simulated: to make all takes long for many accelerators.
+    plans = candidate_placements(given.cluster_spec(), rates)
     own = next(plans)
     for plan in chain([own], plans):
         search.compare(plan)
