@@ -83,7 +83,7 @@ class Pool:
         self._segment: Segment | None = None
         self._loop = asyncio.get_running_loop()
         make = GrantSender if rules.grants else ProxySender
-        sender = make(beliefs, observer, self._retry_elsewhere, self._note_answered, self._compare)
+        sender = make(beliefs, observer, self._retry_each, self._note_answered, self._compare)
         self._lanes = Lanes(sender.send, self._lane_free, accelerators)
         self._flow = Flow(self._queues, beliefs, self._lanes, self._goes_on_elsewhere, self.restart)
         self._tuning: asyncio.TimerHandle | None = None
@@ -285,7 +285,7 @@ class Pool:
 
     # What the flow hears of its lanes, and asks.
 
-    def _retry_elsewhere(self, requests: Iterable[Pending], reason: str) -> None:
+    def _retry_each(self, requests: Iterable[Pending], reason: str) -> None:
         """Let requests of a server that is lost arrive again, or refuse them for a reason."""
         for one in requests:
             self._flow.retry(one, reason)
