@@ -44,7 +44,7 @@ UNANSWERED = "no request was answered"
 """Why a window in which none was must not be learned from."""
 WITHOUT_TRAFFIC = (
     "come back when the model has traffic, or give --rate 20 to send some, "
-    "which a decoupled or stateful model refuses"
+    "unless the model is decoupled or stateful"
 )
 """What to do about a model that nobody sends requests to."""
 ENDINGS = {"s": "_seconds", "cores": "_cores", "bytes": "_bytes", "share": "_ratio", "W": "_watts"}
