@@ -367,7 +367,8 @@ def test_calibrate_writes_a_server_that_simulates_alike(tuner: Say, tmp_path: Pa
 
     said = tuner("calibrate", "sim://mlp", "--rate", "150", "--rate", "250", "--out", "server.json")
 
-    assert "Times are in s, work of processors is in core-seconds" in " ".join(said.split())
+    printed = " ".join(said.split())
+    assert "core-seconds, a rate is in requests/s, noise and sizes are the sigmas of lognormals" in printed
     fitted, true = ServerModel.load(tmp_path / "server.json"), ServerModel()
     assert fitted.execution(1) == pytest.approx(true.execution(1), rel=0.1)
     assert fitted.execution(8) == pytest.approx(true.execution(8), rel=0.1)

@@ -23,8 +23,8 @@ __all__ = ["EXAMPLES", "calibrate"]
 EXAMPLES = """Example: [bold]tuner calibrate triton://127.0.0.1:8001/resnet50 --rate 100
 --rate 250 --out resnet50.yaml[/bold]"""
 UNITS = (
-    "Times are in s, work of processors is in core-seconds, noise is the sigma of a lognormal factor, the "
-    "rest are numbers and shares of 1. What each is: docs/train.md"
+    "Times are in s, work of processors is in core-seconds, a rate is in requests/s, noise and sizes are the "
+    "sigmas of lognormals, the rest are numbers and shares of 1. What each is: docs/train.md"
 )
 """Beneath the table of constants."""
 
