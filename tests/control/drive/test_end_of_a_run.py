@@ -10,6 +10,7 @@ from tests.builders import SPACE, configuration
 from tests.control.drive.canary_bed import NEW, OLD, Fleet, driver_of
 from tests.control.drive.driver_bed import Book, FakeClock, FakeServer, drive, silent
 from tuner.control.decide.decision import Rollback
+from tuner.control.decide.event import Remembered
 from tuner.control.decide.orders import Orders
 from tuner.measurement import Measurement
 
@@ -47,6 +48,22 @@ def test_a_change_after_which_requests_failed_under_another_load_is_not_put_back
     left = driver.finish()
 
     assert left == server.running == configuration()
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_what_a_restarted_server_got_back_is_not_given_up_for_what_broke_the_slo(seen: bool) -> None:
+    """A window of an earlier life is all that is known of the load; but for one in which it broke it, too."""
+    server = FakeServer(FakeClock(), lambda _: 0.02)
+    server.running = configuration(2)
+    driver, _ = drive(server)
+    driver.loop.observe(Remembered(24, configuration(), 1.4, False))
+    if seen:
+        driver.loop.observe(Remembered(24, configuration(2), 1.6, False))
+    driver.loop.last_good = configuration(2)
+
+    left = driver.finish()
+
+    assert left == server.running == configuration(1 if seen else 2)
 
 
 def test_replicas_that_differ_at_the_end_get_what_most_run_where_all_else_was_rolled_back(

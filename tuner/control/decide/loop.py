@@ -125,6 +125,16 @@ class ControlLoop:
         """
         return self._decoded(self.memory.incumbent(self.level))
 
+    def runs_last_good_unseen(self, running: Configuration) -> bool:
+        """Whether the last good configuration runs, unseen under this load, where all else broke the SLO.
+
+        So it is after a restart, until the first usable window.
+        """
+        here, good = self.memory.at(self.level), self.last_good
+        if good is None or not self.space.same(good, running):
+            return False
+        return not here.good and self._index(running) not in here.configurations
+
     def bans(self) -> list[on.Banned]:
         """Return the bans in force, for the next life of the process."""
         return [on.Banned(level, self.space.decode(one), *rest) for level, one, *rest in self.memory.bans()]

@@ -227,10 +227,13 @@ class Driver:
         """Return what to leave a server with that was found at the end: the best, or what runs if that stays.
 
         What has become of the changes before is noted first: what they have shown to be bad is not the best.
-        Where all that is known of this load is banned, what runs stays.
+        Where all that is known of this load is banned, what runs stays; so does what a restarted server got
+        back, where nothing that is known of this load keeps the SLO.
         """
         running, reconciler = found.configuration, self.reconciler
         if reconciler.confirm(found) or self.loop.space.same(running, self.running):
+            if self.loop.runs_last_good_unseen(running):
+                return running
             if not self._unjudged(reconciler.theirs):
                 return self.loop.incumbent() or running
             self._notify("what somebody else has set stays, because no window has judged it")
