@@ -132,27 +132,59 @@ def test_a_store_that_makes_no_sense_is_put_aside(
     assert min(row["number"] for row in bed.rows("SELECT number FROM window")) == 1
 
 
+def full_disk(monkeypatch: pytest.MonkeyPatch, method: str) -> threading.Event:
+    """The disk is full as long as what is returned is set: this method of the store fails."""
+    full, write = threading.Event(), getattr(Store, method)
+
+    def refuse(*arguments: Any, **others: Any) -> Any:
+        if full.is_set():
+            raise StorageError("state s.db: database or disk is full")
+        return write(*arguments, **others)
+
+    monkeypatch.setattr(Store, method, refuse)
+    return full
+
+
+def room_again(bed: Bed) -> int:
+    """How often an event says that the store can be written again, and how many turns were lost till then."""
+    lost = sum("this turn is lost" in sentence for sentence in bed.said)
+    again = f"the store can be written again; {lost} turns were lost"
+    return [row["sentence"] for row in bed.rows("SELECT sentence FROM event")].count(again)
+
+
 def test_what_cannot_be_written_down_is_not_done(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk: the server stays as it is until there is room again. It is one error, however long."""
     bed.write(("a", "apply", ""))
-    full = threading.Event()
+    full = full_disk(monkeypatch, "decided")
     full.set()
-    decided = Store.decided
-
-    def refuse(self: Store, *arguments: Any, **others: Any) -> Any:
-        if full.is_set():
-            raise StorageError("state s.db: database or disk is full")
-        return decided(self, *arguments, **others)
-
-    monkeypatch.setattr(Store, "decided", refuse)
     with Running(bed) as keeper:
-        eventually(lambda: sum("this window is lost" in sentence for sentence in bed.said) >= 3)
+        eventually(lambda: sum("this turn is lost" in sentence for sentence in bed.said) >= 3)
         assert bed.running() == configuration()
-        assert sum("this window is lost" in sentence for sentence in bed.errors) == 1
+        assert sum("this turn is lost" in sentence for sentence in bed.errors) == 1
         full.clear()
         eventually(lambda: keeper.workers["a"].turns > 3)
 
-    lost = sum("this window is lost" in sentence for sentence in bed.said)
-    again = f"the store can be written again; {lost} windows were lost"
-    assert [row["sentence"] for row in bed.rows("SELECT sentence FROM event")].count(again) == 1
+    assert room_again(bed) == 1
     assert bed.running() != configuration()
+
+
+def test_a_full_disk_is_told_also_where_the_server_was_away_meanwhile(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So long that it is attached anew, which takes a store that can be written."""
+    bed.write(("a", "apply", ""))
+    decisions, targets = full_disk(monkeypatch, "decided"), full_disk(monkeypatch, "target")
+    away, in_vain = bed.folder / "a.away", "is full; trying again until it works"
+    decisions.set()
+    with Running(bed) as keeper:
+        eventually(lambda: sum("this turn is lost" in sentence for sentence in bed.said) >= 2)
+        targets.set()
+        away.touch()
+        eventually(lambda: "a: no answer; trying again until it works" in bed.said)
+        away.unlink()
+        eventually(lambda: any(sentence.endswith(in_vain) for sentence in bed.errors))
+        decisions.clear()
+        targets.clear()
+        eventually(lambda: keeper.workers["a"].turns > 0)
+
+    assert room_again(bed) == 1

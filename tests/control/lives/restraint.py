@@ -44,7 +44,7 @@ class Restraint:
         self.limits = GuardLimits(**life.care)
         self._last_before = 0  # the last decision of an earlier life
         self._asked = 0  # the last decision for which a server was asked
-        self._lost: list[int] = []  # the last decision before each window that could not be stored
+        self._lost: list[int] = []  # the last decision before each turn that could not be stored
         self._died_of: list[Try] = []
         self._toward = ("", "")
         life.begun, life.heard = self.begin, self.heard
@@ -104,7 +104,7 @@ class Restraint:
 
     def heard(self, sentence: str) -> None:
         """What the daemon has made the server run is not taken for somebody else's."""
-        if sentence.startswith("this window is lost"):
+        if sentence.startswith("this turn is lost"):
             self._lost.append(self._newest())
         ours = (
             not self.world.fleet and self.world.replicas[0].setter == "ours"

@@ -19,7 +19,7 @@ from tuner.adapters import connect
 from tuner.adapters.deployment import deployed_anew
 from tuner.adapters.traffic import Traffic, TrafficSource
 from tuner.control.daemon.config import Bounds, TargetConfig
-from tuner.control.daemon.lost_windows import LostWindows
+from tuner.control.daemon.lost_turns import LostTurns
 from tuner.control.daemon.maintenance_end import MaintenanceEnd
 from tuner.control.daemon.measurer import ReportingMeasurer
 from tuner.control.daemon.phase import Phase
@@ -117,6 +117,7 @@ class Worker:
         self._change_seconds = 0.0  # how long the last change took
         self._clock = StoppableClock(self._stop)
         self._phase = Phase(now, self._clock)
+        self._lost = LostTurns(self._say)
         self._tracebacks: set[tuple[str, str, int | None]] = set()  # of errors logged before
         self._id: int | None = None
         self._plan_problem = ""  # why there is no advice on the pool
@@ -164,11 +165,11 @@ class Worker:
         longest = min(LONGEST_PAUSE, max(self.config.window, FIRST_PAUSE))
         while not self._done:
             turns = self.turns
-            problem = self._attempt()
-            if problem is None or self._done:
+            failed = self._attempt()
+            if failed is None or self._done:
                 continue  # with the knobs of the model as it is deployed now, or to the end
+            problem, level = failed
             self._phase.enter(f"waiting: {problem}")
-            level = logging.INFO if self.mistake is None else logging.ERROR
             if self.mistake is not None and self._windows:  # its windows may never come
                 self._say(problem, level=level)
                 break
@@ -179,8 +180,12 @@ class Worker:
             self._stop.wait(pause)
         self._phase.enter("stopped")
 
-    def _attempt(self) -> str | None:
-        """Attach, and keep the target as long as nothing fails; return what did, None if nothing has."""
+    def _attempt(self) -> tuple[str, int] | None:
+        """Attach, and keep the target as long as nothing fails.
+
+        Returns:
+            What did, and the level at which it is logged; None if nothing has.
+        """
         self.mistake = None
         try:
             self._attach_and_keep()
@@ -188,10 +193,11 @@ class Worker:
             return None
         except TunerError as error:
             self.mistake = error if isinstance(error, InvalidInput) else None
-            return str(error)
+            lasts = isinstance(error, InvalidInput | StorageError)  # until somebody does something about it
+            return str(error), logging.ERROR if lasts else logging.INFO
         except Exception as error:
             self._log_traceback(error)
-            return f"{type(error).__name__}: {one_line(str(error))}"
+            return f"{type(error).__name__}: {one_line(str(error))}", logging.INFO
         return None
 
     def _log_traceback(self, error: Exception) -> None:
@@ -310,17 +316,16 @@ class Worker:
             looks_back=attachment.backend.describe().quantile_memory,
             say=self._say,
         )
-        lost = LostWindows(self._say)
         try:
             while not self._done:
                 begun = attachment.clock.now()
                 try:
                     record = self._turn(driver, maintenance)
                 except StorageError as error:  # the driver does nothing that it could not write down
-                    lost.add(str(error))
+                    self._lost.add(str(error))
                     self._clock.sleep(FIRST_PAUSE)
                     continue
-                lost.end()
+                self._lost.end()
                 self.record = record
                 self.turns += 1
                 self._time_change(record, begun, attachment.clock.now())

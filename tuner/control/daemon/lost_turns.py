@@ -1,11 +1,11 @@
-"""Windows that a target loses because the store cannot be written: an error once, then the end of it."""
+"""Turns that a target loses because the store cannot be written: an error once, then the end of it."""
 
 from __future__ import annotations
 
 import logging
 from typing import Protocol
 
-__all__ = ["LostWindows"]
+__all__ = ["LostTurns"]
 
 
 class Say(Protocol):
@@ -14,11 +14,11 @@ class Say(Protocol):
     def __call__(self, sentence: str, *, note: bool = True, level: int = logging.INFO) -> None: ...
 
 
-class LostWindows:
-    """What is said of windows that could not be stored.
+class LostTurns:
+    """What is said of turns that could not be stored; some have measured a window, others end before.
 
     A full disk may stay so for hours, and the log may be on it: the same problem is an error in the first
-    window, and then only what ``--verbose`` shows.
+    turn, and then only what ``--verbose`` shows.
 
     Args:
         say: Logs a sentence.
@@ -30,15 +30,15 @@ class LostWindows:
         self._problem = ""
 
     def add(self, problem: str) -> None:
-        """Say that a window is lost, and why."""
+        """Say that a turn is lost, and why."""
         level = logging.DEBUG if problem == self._problem else logging.ERROR
-        sentence = f"this window is lost, and nothing is changed until that works: {problem}"
+        sentence = f"this turn is lost, and nothing is changed until that works: {problem}"
         self._count, self._problem = self._count + 1, problem
         self._say(sentence, note=False, level=level)
 
     def end(self) -> None:
-        """Say, once, that windows are stored again; nothing if none was lost."""
+        """Say, once, that turns are stored again; nothing if none was lost."""
         if self._count:
-            lost = "1 window was lost" if self._count == 1 else f"{self._count} windows were lost"
+            lost = "1 turn was lost" if self._count == 1 else f"{self._count} turns were lost"
             self._count, self._problem = 0, ""
             self._say(f"the store can be written again; {lost}")
