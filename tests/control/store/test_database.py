@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -127,3 +128,31 @@ def test_what_a_log_holds_is_read_where_nobody_can_write(store: Store) -> None:
 
     assert [row["sentence"] for row in reader.rows("SELECT sentence FROM event")] == ["one", "two"]
     reader.close()
+
+
+@pytest.mark.usefixtures("read_only")
+def test_a_copy_without_the_index_of_its_log(store: Store, tmp_path: Path) -> None:
+    """A log that holds nothing is not needed; one that holds something cannot be read, and it is said why."""
+    store.note("one")
+    copy = tmp_path / "copy" / "s.db"
+    copy.parent.mkdir()
+    for name in ("s.db", "s.db-wal"):
+        shutil.copy(store.path.with_name(name), copy.with_name(name))
+
+    with pytest.raises(StorageError, match="-shm, too, or copy both files to a folder that can be written"):
+        Store(copy, reading=True)
+
+    store.close()
+    shutil.copy(store.path, copy)
+    copy.with_name("s.db-wal").write_bytes(b"")
+    reader = Store(copy, reading=True)
+    assert [row["sentence"] for row in reader.rows("SELECT sentence FROM event")] == ["one"]
+    reader.close()
+
+
+def test_a_store_of_somebody_else_is_denied(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system says it; SQLite says only that it is unable to open the file."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    with pytest.raises(StorageError, match="Permission denied"):
+        Store(store.path, reading=True)

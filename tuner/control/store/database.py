@@ -74,6 +74,8 @@ class Database:
                 raise StorageError(f"state {path}: there is no such file; {fix}")
             if not reading:
                 _make_private(path)
+            elif not os.access(path, os.R_OK):  # SQLite would only say that it cannot be opened
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             place = _read_only(path) if reading and not _is_writable(path) else ""
             self._db = sqlite3.connect(
                 place or path, uri=bool(place), timeout=10, isolation_level=None, check_same_thread=False
@@ -346,11 +348,20 @@ def _is_writable(path: Path) -> bool:
 def _read_only(path: Path) -> str:
     """Return the address of a file that is only read, for SQLite.
 
-    It reads what the log holds. Without one it would make it, unless told that nobody changes the file.
+    It reads what the log holds, if that has its index. Without them it would make both, unless told that
+    nobody changes the file.
+
+    Raises:
+        StorageError: The log holds something and has no index.
     """
     path = Path(os.path.realpath(path))  # beside which SQLite looks for the log, too
-    log = path.with_name(f"{path.name}-wal")
-    return f"{path.as_uri()}?mode=ro{'' if log.exists() else '&immutable=1'}"
+    log, index = (path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-shm"))
+    if log.exists() and index.exists():
+        return f"{path.as_uri()}?mode=ro"
+    if log.exists() and log.stat().st_size:
+        fix = f"copy {index.name}, too, or copy both files to a folder that can be written"
+        raise StorageError(f"state {path}: its log {log.name} cannot be read without {index.name}; {fix}")
+    return f"{path.as_uri()}?mode=ro&immutable=1"
 
 
 def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
