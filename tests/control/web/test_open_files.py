@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -41,3 +42,20 @@ def test_more_than_we_ask_for_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
         assert limit() >= MOST_OPEN
     assert asked == []
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("error", [ValueError, PermissionError])
+def test_a_system_that_refuses_a_higher_limit_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Such as a sandbox: what may be open stays as it was."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise error("not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resource, "setrlimit", refuse)
+        raise_limit()
+
+    assert limit() == FEW
