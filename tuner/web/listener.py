@@ -6,6 +6,7 @@ uvicorn's own server would catch the signals of the process, which are not its b
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
@@ -38,12 +39,21 @@ def bound(address: tuple[str, int], setting: str) -> socket.socket:
     host, port = address
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        both = host == "::" and socket.has_dualstack_ipv6()
+        both = _is_any(host) and socket.has_dualstack_ipv6()
         return socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         problem = (error.strerror or str(error)).partition(" (while ")[0]  # Python adds the address
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise InvalidInput(setting, f"{place} cannot be used: {problem}") from error
+
+
+def _is_any(host: str) -> bool:
+    """Return whether a host is IPv6's address for all addresses, however it is spelled."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:  # a name
+        return False
+    return address.version == 6 and address.is_unspecified
 
 
 class Listener:

@@ -37,9 +37,11 @@ def reached(listening: socket.socket) -> list[str]:
     ("host", "expected"),
     [
         ("::", ["127.0.0.1", "::1"]),
+        ("0:0::0", ["127.0.0.1", "::1"]),
         ("::1", ["::1"]),
         ("127.0.0.1", ["127.0.0.1"]),
         ("0.0.0.0", ["127.0.0.1"]),
+        ("localhost", ["127.0.0.1"]),
     ],
 )
 def test_all_addresses_are_those_of_both_kinds(host: str, expected: list[str]) -> None:
