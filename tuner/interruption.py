@@ -34,7 +34,8 @@ def ending_well() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            if signal.getsignal(number) is _end:  # else the block's own handler stays
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _end(*_: object) -> None:
