@@ -31,7 +31,8 @@ class Connection(H11Protocol):
 
     A server that waited for every connection could be blocked by a few clients that send half a request, or
     do not read the answer. A new connection has a moment to be answered first: the probe of an orchestrator
-    may arrive in the middle of hundreds of clients that connect and go away.
+    may arrive in the middle of hundreds of clients that connect and go away. Where few
+    files may be open, and their share is used up, new connections have no such moment.
     """
 
     most: ClassVar[int] = MOST_CONNECTIONS
