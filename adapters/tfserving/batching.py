@@ -126,7 +126,10 @@ def _read(batching: Batching, name: str) -> float:
 
 def batch_limit(batching: Batching) -> int:
     """Return the largest value that the operator's parameters leave for ``max_batch_size``."""
-    return _largest_request(batching) if splits(batching) else LARGEST_BATCH
+    if batching is None:
+        return LARGEST_BATCH
+    largest = _largest_request(batching)
+    return largest if splits(batching) else max(largest, LARGEST_BATCH)
 
 
 def rewrite(operators: Batching, configuration: Mapping[str, float]) -> Batching:

@@ -14,6 +14,7 @@ from tuner.adapters.tfserving.batching import (
     rewrite,
     write_batching,
 )
+from tuner.adapters.tfserving.knobs import kind_of
 from tuner.errors import AdapterError
 
 FILE = """
@@ -101,6 +102,16 @@ def test_with_splitting_the_limit_is_that_of_execution() -> None:
     assert (made.max_batch_size.value, made.max_execution_batch_size.value) == (64, 8)
     assert read_batching(made, ["max_batch_size"])["max_batch_size"] == 8
     assert (batch_limit(splitting), batch_limit(parsed())) == (64, 8192)
+
+
+def test_what_the_operator_runs_is_within_the_limit() -> None:
+    """Else it could not come back after a change that was worse."""
+    large = parsed("max_batch_size { value: 10000 }")
+    limit = batch_limit(large)
+
+    kind_of("max_batch_size", limit).check("max_batch_size", 10_000)
+
+    assert (limit, batch_limit(None)) == (10_000, 8192)
 
 
 def test_text_that_is_none() -> None:
