@@ -60,11 +60,10 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         self._limit = 1
         self._version_knobs = self._open_versions()
         self._thread_knobs = self._open_threads()
-        if self._version_knobs is not None:
-            self._limit, self._splits_requests = self._version_knobs.limit, self._version_knobs.splits
+        running = self._running(VERSION_KNOBS)
         return knob_space(
             grids,
-            self._running(VERSION_KNOBS),
+            running,
             versions=self._version_knobs is not None,
             restart=self._thread_knobs is not None,
             limit=self._limit,
@@ -150,6 +149,7 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         values: dict[str, float] = {}
         if self._version_knobs is not None:
             values |= self._version_knobs.read(names)
+            self._limit, self._splits_requests = self._version_knobs.limit, self._version_knobs.splits
         if self._thread_knobs is not None:
             values |= self._thread_knobs.read()
         return values

@@ -37,6 +37,10 @@ class VersionKnobs:
         steering: Brings requests to a version; None if that cannot be done.
         timeout: Longest wait for a version to be loaded, s.
 
+    Attributes:
+        limit: The largest value of ``max_batch_size``.
+        splits: Whether requests of more rows than a batch holds are split instead of refused.
+
     Raises:
         AdapterError: The server cannot be asked, or the folder not be read.
     """
@@ -49,11 +53,7 @@ class VersionKnobs:
         self._changer = VersionChanger(server, versions, steering, timeout) if steering is not None else None
         self._found = self._serving()
         self._found_text = versions.batching(self._found.number)
-        operators = self._operators(self._found)
-        self.limit = batch_limit(operators)
-        """The largest value of ``max_batch_size``."""
-        self.splits = splits(operators)
-        """Whether requests of more rows than a batch holds are split instead of refused."""
+        self.limit, self.splits = self._bounds(self._found)
 
     def why_read_only(self, flags: Mapping[str, str] | None) -> list[str]:
         """Return why the knobs cannot be turned; empty if they can.
@@ -68,8 +68,12 @@ class VersionKnobs:
         return notes_on_flags(flags)
 
     def read(self, names: Iterable[str]) -> dict[str, float]:
-        """Return the values of the named knobs, as far as they are those of a version."""
+        """Return the values of the named knobs, as far as they are those of a version.
+
+        The operator may have deployed one with another limit meanwhile: the attributes are those of this one.
+        """
         marker = self._serving()
+        self.limit, self.splits = self._bounds(marker)
         known = [name for name in names if name in VERSION_KNOBS]
         return dict(read_ours(self._parse(marker.number), marker.configuration, known))
 
@@ -221,6 +225,11 @@ class VersionKnobs:
 
     def _operators(self, marker: Marker) -> Batching:
         return parse_batching(marker.batching, f"parameters of version {marker.origin}")
+
+    def _bounds(self, marker: Marker) -> tuple[int, bool]:
+        """Return the limit that a version leaves for batches, and whether larger requests are split."""
+        operators = self._operators(marker)
+        return batch_limit(operators), splits(operators)
 
     def _parse(self, number: int) -> Batching:
         return parse_batching(self._versions.batching(number), f"parameters of version {number}")

@@ -19,6 +19,7 @@ class Part:
     def __init__(self, *fails: AdapterError | None) -> None:
         self.fails = list(fails)
         self.written: list[Mapping[str, float]] = []
+        self.limit, self.splits = 8, False
 
     def read(self, names: Iterable[str]) -> dict[str, float]:
         known = self.written[-1] if self.written else {}
@@ -63,3 +64,15 @@ def test_the_reason_is_kept_if_going_back_fails(refusal: type[AdapterError], kin
     with pytest.raises(AdapterError, match=rf"{UNLUCKY}; going back .* failed, too: it is away") as found:
         Backend(versions, threads)._change(RUNNING, RUNNING.replace(max_batch_size=8))
     assert found.type is kind
+
+
+def test_what_the_operator_deploys_may_have_another_limit() -> None:
+    """And may split large requests, or no longer: then no limit below their rows is applied."""
+    versions = Part()
+    backend = Backend(versions, Part())
+    backend._thread_knobs = None
+    versions.limit, versions.splits = 64, True
+
+    backend._running(["max_batch_size"])
+
+    assert (backend._kind_of("max_batch_size").most, backend._splits_requests) == (64, True)

@@ -83,6 +83,22 @@ def test_a_limit_with_fewer_halves_than_allowed_sizes_runs_what_was_asked_for(
     assert knobs.read(wanted)["allowed_batch_sizes"] == 0  # somebody else has written that
 
 
+def test_the_limit_is_that_of_the_version_that_serves(base: Path) -> None:
+    """Also if the operator deploys one with other parameters, and of those that we make from it."""
+    knobs = VersionKnobs(Server(base), Versions(base), Steering(), 5.0)
+    assert (knobs.limit, knobs.splits) == (8192, False)
+    deploy(base, 2)
+    splitting = "max_batch_size { value: 64 } enable_large_batch_splitting { value: true }"
+    (base / "2" / "batching_params.pbtxt").write_text(splitting)
+
+    knobs.read(WANTED)
+
+    assert (knobs.limit, knobs.splits) == (64, True)
+    knobs.write(WANTED)
+    assert knobs.read(WANTED) == WANTED
+    assert (knobs.limit, knobs.splits) == (64, True)
+
+
 def test_where_nothing_can_be_changed_there_is_nothing_to_restore(base: Path) -> None:
     """Such as a label without the file that moves it."""
     knobs = VersionKnobs(Server(base), Versions(base), None, 5.0)
