@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -95,7 +96,7 @@ class WithInFlight:
         check_grid((wanted,))
         report = self._backend.apply(_of_servers(configuration))
         if wanted == self._load.in_flight:
-            return ApplyReport.together([report], self._with(report.configuration), seconds=report.seconds)
+            return replace(report, configuration=self._with(report.configuration))
         self._load.set_in_flight(int(wanted))
         ours = ApplyReport(
             configuration=self.current(), changed=True, cost=ApplyCost.FREE, seconds=0.0, settle=0.0

@@ -101,6 +101,20 @@ def test_the_knob_alone_changes_nothing_on_the_server() -> None:
     assert report.configuration[IN_FLIGHT] == 2.0
 
 
+@pytest.mark.parametrize("limit", [2.0, 8.0])
+def test_what_a_change_of_the_server_costs_is_its_own_count(limit: float) -> None:
+    """Whether the clients' limit changes with it or not: else all that came meanwhile would be charged."""
+    server = Server("a")
+    server.affected = 3.0
+    backend = limited(server)
+
+    report = backend.apply(backend.current().replace(max_batch_size=8.0, max_in_flight=limit))
+
+    assert (report.changed, report.cost, report.settle) == (True, ApplyCost.RELOAD, 1.5)
+    assert report.affected == 3.0
+    assert report.configuration == Configuration({**configuration(batch=8), IN_FLIGHT: limit})
+
+
 @pytest.mark.parametrize("replicas", [False, True])
 def test_that_the_model_was_deployed_anew_shows_with_the_knob_too(replicas: bool) -> None:
     """Its own knobs have to be read anew, beside that of the clients."""
