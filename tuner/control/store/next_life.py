@@ -40,7 +40,7 @@ from tuner.control.store.rows import measurement_of
 from tuner.control.store.store import Store
 from tuner.control.store.unfinished import Unfinished, failed_change, unfinished_change, unjudged_change
 from tuner.errors import InvalidInput, ReadOnly, Refused, StorageError
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, KnobSpace
 
 if TYPE_CHECKING:
     from tuner.control.drive.driver import Driver
@@ -221,8 +221,8 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         learned: Number of the last window that the agent has learned from already.
 
     Returns:
-        How many windows it observed. Left out are those with other knobs or values, and those without
-        something that its objective needs.
+        How many windows it observed. Left out are those with other knobs or values, unless the server has
+        made these of values that the knobs have, and those without something that its objective needs.
     """
     rows = store.rows(
         "SELECT *, number >= coalesce((SELECT judged_from FROM target WHERE id = ?), 0) AS counts FROM "
@@ -237,7 +237,9 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         configuration = store.configuration(row["configuration"])
         with store.parsing_rows():
             m = measurement_of(row, configuration)
-        if not loop.space.covers(configuration) or unusable(m, loop.objective):
+        space = loop.space
+        ours = space.covers(configuration) or _rounded(store, target, row["id"], configuration, space)
+        if not ours or unusable(m, loop.objective):
             continue
         seen += 1
         level = row["level"]  # none if the mode was `observe`
@@ -252,6 +254,23 @@ def replay(store: Store, target: int, loop: ControlLoop, *, learned: int) -> int
         window = Remembered(level, configuration, cost, probability, learn=learn, rate=rate, seen=m.figures())
         loop.observe(window._replace(counts=bool(row["counts"])))
     return seen
+
+
+def _rounded(store: Store, target: int, window: int, shown: Configuration, space: KnobSpace) -> bool:
+    """Whether what a window showed is nearest to a configuration of a space that the server was asked for.
+
+    The last change before the window says which: the server has rounded it, or somebody has set a neighbour.
+    """
+    row = store.row(
+        "SELECT configuration FROM decision WHERE target = ? AND outcome = 'applied' "
+        "AND id < (SELECT id FROM decision WHERE window = ?) ORDER BY id DESC",
+        target,
+        window,
+    )
+    if row is None or set(shown) != set(space.names):
+        return False
+    asked = store.configuration(row["configuration"])
+    return space.covers(asked) and space.same(asked, shown)
 
 
 def recount(store: Store, target: int, loop: ControlLoop, now: float, today: float) -> None:
