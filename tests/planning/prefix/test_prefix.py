@@ -11,7 +11,7 @@ import pytest
 
 from tests.planning.prefix.networks import ROWS, WIDTH, onnx_mixing, onnx_variant, some_rows, torch_variant
 from tuner.errors import InvalidInput
-from tuner.planning.prefix import PrefixBatch, PrefixRequest, common_prefix, families
+from tuner.planning.prefix import Graph, Operation, PrefixBatch, PrefixRequest, common_prefix, families
 from tuner.planning.prefix.fx_module import cut_fx, fx_part, read_fx
 from tuner.planning.prefix.onnx_model import cut_onnx, onnx_part, read_onnx
 from tuner.planning.prefix.run import Part
@@ -116,6 +116,24 @@ def test_networks_are_grouped_by_what_they_share() -> None:
     assert [[graph.name for graph in group.graphs] for group in groups] == [["a", "c"], ["b"]]
     assert common_prefix(graphs).operations == 0
     assert cut_onnx([onnx_variant(name) for name in "ab"], common_prefix(graphs[:2]))[0] is None
+
+
+def test_an_output_that_is_left_out_is_nobodys_input() -> None:
+    """An operation with an optional output left out is not needed for one with an optional input left out."""
+    recurrent, clip = Operation(b"gru", ("x",), ("", "state")), Operation(b"clip", ("state", ""), ("y",))
+    clipped = Operation(b"clip", ("x", ""), ("y",))
+
+    def graph_of(*operations: Operation) -> Graph:
+        inputs, batched = {"x": b"float"}, frozenset({"x", "state", "y"})
+        return Graph(
+            name="any", inputs=inputs, weights={}, operations=operations, outputs=("y",), batched=batched
+        )
+
+    graph = graph_of(recurrent, clip)
+
+    assert graph.needed({"y"}, {"state"}) == ((clip,), frozenset())
+    assert graph.varying == {"x", "state", "y"}
+    assert graph_of(clipped).digests["y"] == graph_of(recurrent, clipped).digests["y"]
 
 
 def test_another_structure_ends_the_prefix() -> None:

@@ -32,6 +32,7 @@ class Operation(NamedTuple):
     inputs: tuple[str, ...]
     """Names of values, of weights or inputs; empty for an optional one that is left out."""
     outputs: tuple[str, ...]
+    """Names of values; empty for an optional one that is left out."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,7 +59,8 @@ class Graph:
         found[""] = b""
         for operation in self.operations:
             subtree = digest(operation.kind, *(found[name] for name in operation.inputs))
-            found |= {name: digest(b"output", b"%d" % i, subtree) for i, name in enumerate(operation.outputs)}
+            places = enumerate(operation.outputs)
+            found |= {name: digest(b"output", b"%d" % i, subtree) for i, name in places if name}
         return found
 
     @cached_property
@@ -67,7 +69,7 @@ class Graph:
         found = set(self.inputs)
         for operation in self.operations:
             if not found.isdisjoint(operation.inputs):
-                found.update(operation.outputs)
+                found.update(filter(None, operation.outputs))
         return frozenset(found)
 
     def is_varying(self, operation: Operation) -> bool:
@@ -80,7 +82,7 @@ class Graph:
         for operation in reversed(self.operations):
             if not wanted.isdisjoint(operation.outputs):
                 operations.append(operation)
-                wanted |= set(operation.inputs) - given
+                wanted |= set(operation.inputs) - given - {""}
         return tuple(reversed(operations)), frozenset(wanted & set(self.weights))
 
     def size(self, weights: frozenset[str]) -> int:
