@@ -140,10 +140,10 @@ def test_the_best_that_is_known_is_left(tmp_path: Path, way: str, at: int) -> No
 
 @pytest.mark.parametrize(
     ("way", "code", "options"),
-    [("pipe", 141, ()), ("full", 2, ()), ("tee", 0, ()), ("refused", 2, ("--restore",))],
+    [("SIGTERM", 0, ()), ("pipe", 141, ()), ("full", 2, ()), ("tee", 0, ()), ("refused", 2, ("--restore",))],
 )
 def test_what_was_learned_is_saved(tmp_path: Path, way: str, code: int, options: tuple[str, ...]) -> None:
-    """Also if the run ends by an error, or what the server ran before cannot be restored."""
+    """However the run ends, and with the exit code that the pages name."""
     windows = "6" if way == "refused" else "0"
     done = run(tmp_path, way, 4, "--windows", windows, "--save-policy", str(tmp_path / "p"), *options)
 

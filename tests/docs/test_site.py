@@ -40,6 +40,7 @@ def test_every_command_and_field_is_in_the_reference(
     for field in TargetConfig.model_fields:
         assert f"| `{field}` | " in pages["reference/files.md"]
     assert all(f"| `{code.value}` | " in pages["reference/exit-codes.md"] for code in ExitCode)
+    assert "`tuner run` and `tuner serve` as soon as they have" in pages["reference/exit-codes.md"]
     assert "`/api/targets/{name}/rollback`" in pages["reference/http.md"]
     assert "`servetune_dispatch_requests_total`" in pages["reference/metrics.md"]
 

@@ -19,8 +19,17 @@ class ExitCode(IntEnum):
         member.meaning = meaning
         return member
 
-    DONE = 0, "The command did what was asked. A daemon that was stopped by Ctrl-C or SIGTERM ends so, too."
+    DONE = (
+        0,
+        "The command did what was asked. `tuner daemon` and `tuner dispatch` end so, too, when they are "
+        "stopped by Ctrl-C or SIGTERM, and `tuner run` and `tuner serve` as soon as they have their server "
+        "(these two also by a closed terminal).",
+    )
     DIFFERENT = 1, "A comparison found a difference: `tuner dispatch --replay`, `tuner experiment same`."
     ERROR = 2, "An error: one line on standard error, which begins with `error:`."
-    STOPPED = 130, "Ctrl-C, SIGTERM, or the terminal was closed; what was begun has been settled."
+    STOPPED = (
+        130,
+        "Ctrl-C, SIGTERM, or the terminal was closed, where the command does not usually end so (see 0); "
+        "what was begun has been settled.",
+    )
     NO_READER = 141, "The reader of the output has gone, as with `| head`."
