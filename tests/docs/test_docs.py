@@ -146,6 +146,17 @@ def test_commands_of_the_daemon_page_run(run: Run, tmp_path: Path) -> None:
     run_commands(run, page)
 
 
+def test_the_daemon_page_shows_how_a_mistake_in_the_example_is_told(run: Run, tmp_path: Path) -> None:
+    """With the line of the file that the command above it writes."""
+    mistaken = run("config", "example").out.replace("slo: p95=30ms", "slo: fast", 1)
+    (tmp_path / "example.yaml").write_text(mistaken)
+
+    done = run("config", "check", "example.yaml")
+
+    assert done.code == 2
+    assert done.err in blocks(ROOT / "docs" / "daemon.md", "text")
+
+
 @pytest.mark.slow
 def test_commands_of_the_tutorial_run(run: Run, tmp_path: Path) -> None:
     """Every command of docs/tutorial.md, in order, on the file that it shows."""
