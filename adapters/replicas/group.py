@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from tuner.adapters.backend import ApplyReport, Backend, Counters, Description
 from tuner.adapters.connection.endpoint import Endpoint, Loadable
@@ -26,6 +26,15 @@ from tuner.knobs import Configuration, KnobSpace
 from tuner.profile import BatchingProfile, fit_profile
 
 __all__ = ["ReplicaGroup"]
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A replica that knows its clients better by what the others run, which the same clients send to."""
+
+    def hear_of(self, configurations: Collection[Configuration]) -> None:
+        """Learn what serves the same clients elsewhere."""
+        ...
 
 
 class PendingTrial(NamedTuple):
@@ -174,18 +183,25 @@ class ReplicaGroup:
         Returns:
             Target -> what it goes back to if the change fails: what it runs, unless that is on trial.
         """
+        self.space.check_complete(configuration)
+        serving = set(self._taken_back(self._members.ask(lambda member: member.current())).values())
 
         def check(member: Backend) -> Configuration:
+            if isinstance(member, Sharing):
+                member.hear_of(serving)
             if isinstance(member, Checking):
                 member.check(configuration)
             return member.current()
 
-        self.space.check_complete(configuration)
-        running, trial = self._members.ask(check), self._trial
+        return self._taken_back(self._members.ask(check))
+
+    def _taken_back(self, running: dict[str, Configuration]) -> dict[str, Configuration]:
+        """Return what each replica runs, with what was there before in place of what is on trial."""
+        trial = self._trial
         found = running.get(trial.target) if trial is not None else None
-        if trial is not None and found is not None and self.space.same(found, trial.wanted):
-            running[trial.target] = trial.before
-        return running
+        if trial is None or found is None or not self.space.same(found, trial.wanted):
+            return running
+        return running | {trial.target: trial.before}
 
     def try_one(self, configuration: Configuration, wait: Callable[[float], None]) -> CanaryTrial | None:
         """Change the first replica, wait, and compare what it served with what the others served."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -130,7 +131,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         self._lifetime_compute = sum(reading.get(stats.COMPUTE, 0) for reading in first.values()) / 1e9
         self._failures = MonotonicTotals(stats.failure_readings(self._metrics().failures))
         self._limit = max(1, model_limit(self.original))
-        self._lowest = LARGEST_ARRAY
+        self._lowest = LARGEST_ARRAY  # of the batch limits that served the clients, here or at other replicas
+        self._sure_rows = 1  # most rows that a request surely had
         self._adds_batching = False  # whether the server was seen to do so
         self._rows = self._rows_of(first, read_configuration(self.original, [MAX_BATCH_SIZE]))
         self._largest = min(max(self._limit, int(max(BATCH_GRID))), LARGEST_ARRAY)
@@ -240,12 +242,24 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
     def _largest_request(self, running: Configuration) -> int:
         return self._rows_of(self._client.statistics(), running)
 
+    def hear_of(self, configurations: Collection[Configuration]) -> None:
+        """Learn what other servers run that the same clients send to.
+
+        Their requests have no more rows than the lowest of these limits, unless there surely were larger ones
+        here: whole batches of this server may have looked like one request.
+        """
+        limits = [int(configuration.get(MAX_BATCH_SIZE, 1)) for configuration in configurations]
+        self._lowest = min([self._lowest, *(limit for limit in limits if limit > 1)])
+        self._rows = max(self._sure_rows, min(self._rows, self._lowest))
+
     def _rows_of(self, readings: Mapping[str, Reading], running: Configuration) -> int:
         """Return how many rows the largest request may have, by the statistics of what runs."""
         limit = int(running[MAX_BATCH_SIZE])
         if limit > 1:
             self._lowest = min(self._lowest, limit)
-        return stats.largest_request(readings, batching=limit > 1, ran=self._lowest)
+        largest = partial(stats.largest_request, readings, batching=limit > 1)
+        self._sure_rows = max(self._sure_rows, largest(ran=1))
+        return largest(ran=self._lowest)
 
     def _change(self, running: Configuration, wanted: Configuration) -> Change:  # noqa: ARG002
         before = self._client.config()

@@ -11,7 +11,7 @@ of a model reloads the ensemble, too, so that its statistics begin at 0 again.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -232,6 +232,11 @@ class EnsembleBackend:
         if isinstance(error, IN_DOUBT):
             doubtful[name] = error
         return failure(f"{name}: {error}", doubtful, "all models of the ensemble run as before")
+
+    def hear_of(self, configurations: Collection[Configuration]) -> None:
+        """Learn what other servers run that the same clients send to, model by model."""
+        for name, member in self._members.items():
+            member.hear_of([Configuration(_own(name, other)) for other in configurations])
 
     def check(self, configuration: Configuration) -> None:
         """Raise what applying a configuration would raise at any model, before one is changed.

@@ -110,7 +110,7 @@ def largest_request(readings: Mapping[str, Reading], *, batching: bool, ran: int
         batching: Whether an execution may have been of several requests. If not, the largest execution was
             one request. Else only the mean is known: where all requests can have that many rows, they are
             taken to have; where they cannot, the largest may have been a whole batch.
-        ran: The lowest batch limit that the server ran with. Larger requests than that are only taken into
+        ran: The lowest batch limit that served these clients. Larger requests than that are only taken into
             account where there surely are some: else what ran before could not come back.
     """
     sizes = [

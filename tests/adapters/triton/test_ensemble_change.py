@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,7 @@ class Model:
         self.fails: dict[Configuration, TunerError] = {}  # by what it is to run
         self.serves = True
         self.asked: list[Configuration] = []
+        self.heard: list[Configuration] = []
 
     def describe(self) -> Any:
         return SimpleNamespace(target="triton://h:1/both")
@@ -44,6 +46,9 @@ class Model:
 
     def current(self) -> Configuration:
         return self.running
+
+    def hear_of(self, configurations: Collection[Configuration]) -> None:
+        self.heard += configurations
 
     def check(self, wanted: Configuration) -> None:
         if self.objects is not None:
@@ -196,3 +201,11 @@ def test_what_would_end_an_ensemble_is_not_put_back(
         backend.restore()
 
     assert [models[name].running for name in MODELS] == [OLD, NEW, OLD]
+
+
+def test_each_model_hears_of_its_own_part_of_what_other_replicas_run(
+    models: dict[str, Model], backend: EnsembleBackend
+) -> None:
+    backend.hear_of([backend.current()])
+
+    assert [models[name].heard for name in MODELS] == [[OLD]] * 3

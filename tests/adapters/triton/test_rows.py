@@ -11,6 +11,8 @@ from tritonclient.grpc import service_pb2
 
 from tests.adapters.triton.test_deployed_anew import MODEL, Loading
 from tests.adapters.triton.test_limits import TARGET
+from tuner.adapters.replicas.group import ReplicaGroup
+from tuner.adapters.replicas.membership import Membership
 from tuner.adapters.triton.backend import TritonBackend
 from tuner.errors import InvalidInput
 
@@ -72,3 +74,35 @@ def test_a_limit_that_ran_can_come_back(server: Counting) -> None:
             backend.check(running.replace(max_batch_size=4))
         assert backend.apply(running.replace(max_batch_size=8)).changed
         assert "may have 8 rows" in backend.describe().notes[0]
+
+
+def test_a_replica_that_joins_takes_the_limit_that_serves_the_same_clients_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it saw under its own higher limit may have been one large request, and was whole batches."""
+    servers = {"127.0.0.1:1": Counting(MODEL.format(32)), "127.0.0.1:2": Counting(MODEL.format(32))}
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda address, **_: servers[address])
+    present = [TARGET]
+    with closing(ReplicaGroup(Membership("both", lambda: present, TritonBackend, refresh=0.0))) as group:
+        eight = group.current().replace(max_batch_size=8)
+        group.apply(eight)
+        servers["127.0.0.1:2"].counted = MOSTLY_ONE
+        present.append(TARGET.replace(":1/", ":2/"))
+
+        with pytest.raises(InvalidInput, match="4 is below 8, the rows that clients may send"):
+            group.apply(eight.replace(max_batch_size=4))
+        assert group.apply(eight).changed
+        assert group.configurations() == [eight, eight]
+
+
+def test_requests_that_surely_have_more_rows_count_whatever_others_run(server: Counting) -> None:
+    server.counted = {"requests": 10, "inferences": 160, "executions": {16: 10}}
+    with closing(TritonBackend(TARGET)) as backend:
+        eight = backend.current().replace(max_batch_size=8)
+        with pytest.raises(InvalidInput, match="8 is below 16"):
+            backend.check(eight)
+        server.counted = None  # as after a reload
+        backend.hear_of([eight])
+
+        with pytest.raises(InvalidInput, match="8 is below 16"):
+            backend.check(eight)
