@@ -12,7 +12,8 @@ parallelism     instances             what the server is known to do by itself, 
 ==============  ====================  ============================================
 
 A parallelism of 0 stands for as many as there are cores. A delay beyond the longest of a simulated server is
-simulated as that. Knobs with another role have no effect on the twin.
+simulated as that. A batch of 0, which leaves the limit to the server, cannot be simulated. Knobs with another
+role have no effect on the twin.
 """
 
 from __future__ import annotations
@@ -52,13 +53,21 @@ def as_simulated(space: KnobSpace, configuration: Mapping[str, float], cores: fl
         cores: CPU cores of the server's machine.
 
     Raises:
-        InvalidInput: No knob has the role *batch*.
+        InvalidInput: No knob has the role *batch*, or it leaves the limit to the server.
     """
     batch = space.value_of(Role.BATCH, configuration)
     if batch is None:
         known = ", ".join(space.names) or "none"
         raise InvalidInput(
             "TARGET", "no knob limits its batches, so it cannot be simulated", f"knobs: {known}"
+        )
+    if batch < 1:  # such as the 0 of a dispatcher's `batch_cap`
+        knob = space.with_role(Role.BATCH)
+        name = Role.BATCH.value if knob is None else knob.name
+        raise InvalidInput(
+            "TARGET",
+            f"{name}={batch:g} leaves the limit of its batches to the server, so it cannot be simulated",
+            f"give it a grid without that value: --knob {name}=1,4,16",
         )
     parallel = space.value_of(Role.PARALLELISM, configuration)
     return Configuration(

@@ -16,6 +16,7 @@ from tuner.envs.twin import as_simulated, twin_env
 from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Knob, KnobSpace, Role
 from tuner.objective import Objective, Slo
+from tuner.scheduling.knobs import scheduler_space
 from tuner.testing.environment import EnvironmentContract
 
 SPACE = tfserving_space(
@@ -84,6 +85,16 @@ def test_a_server_that_does_not_batch_cannot_be_simulated() -> None:
     """Its knobs are named."""
     with pytest.raises(InvalidInput, match=r"no knob limits its batches.*parallelism, more"):
         as_simulated(space_of(Role.PARALLELISM), Configuration(parallelism=1, more=1), 2.0)
+
+
+def test_a_batch_limit_that_is_left_to_the_server_cannot_be_simulated() -> None:
+    """A dispatcher's `batch_cap` of 0: the simulation of batches of no request never ended."""
+    knobs = scheduler_space()
+
+    with pytest.raises(InvalidInput, match=r"batch_cap=0 leaves the limit .*; .* --knob batch_cap=1,4,16"):
+        as_simulated(knobs, knobs.default, 2.0)
+
+    assert as_simulated(knobs, knobs.default.replace(batch_cap=4.0), 2.0)["max_batch_size"] == 4.0
 
 
 def test_windows_have_the_servers_own_names() -> None:
