@@ -117,6 +117,7 @@ def test_q_learning_is_rrl_with_a_region_of_a_point() -> None:
         ("hill_climb", {"radius": "far"}, "parameter radius: .*number"),
         ("q_learning", {"estimator": {"depth": 1}}, "parameter estimator.depth: unknown"),
         ("q_learning", {"estimator.depth": 1}, "parameter estimator.depth: unknown"),
+        ("rrl_code", {"estimator.learning_rate": 0}, r"`learning_rate > 0` .* but got learning_rate=0\.0"),
         ("rrl", {"carry.more": 1}, "parameter carry.more: unknown"),
         ("rrl", {"smoothing.reach": "inf"}, "parameter smoothing.reach: inf is not finite"),
         ("rrl", {"estimator.steps": 3}, "parameter estimator.steps: means nothing in rrl: .* of rrl_paper"),

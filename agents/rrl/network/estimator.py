@@ -94,6 +94,11 @@ class EstimatorParameters:
             raise ValueError(f"`steps`, `batch` and `memory` are at most {MOST}, but got {self}")
         if min(self.steps, self.batch, self.minimum_samples, self.memory) < 1 or not self.ratio_limit > 1:
             raise ValueError(f"counts must be positive and `ratio_limit > 1`, but got {self}")
+        if not (self.learning_rate > 0 and self.l1 >= 0 and self.l2 >= 0):
+            raise ValueError(
+                "`learning_rate > 0` and `l1, l2 >= 0` must hold, "
+                f"but got {self.learning_rate=}, {self.l1=}, {self.l2=}"
+            )
         if self.label not in ("log", "ms") or not (self.huber is None or self.huber > 0):
             raise ValueError(f"`label` is log or ms and `huber > 0` must hold, but got {self}")
 

@@ -166,9 +166,18 @@ def test_diverged_training_is_thrown_away() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"hidden": ()}, {"steps": 0}, {"ratio_limit": 1.0}, {"ratio_limit": math.nan}]
+    "wrong",
+    [
+        {"hidden": ()},
+        {"steps": 0},
+        {"ratio_limit": 1.0},
+        {"ratio_limit": math.nan},
+        {"learning_rate": 0.0},
+        {"l1": -0.1},
+        {"l2": math.nan},
+    ],
 )
 def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     """Parameters are checked when they are made."""
-    with pytest.raises(ValueError, match=r"hidden|ratio_limit"):
+    with pytest.raises(ValueError, match=r"hidden|ratio_limit|learning_rate"):
         EstimatorParameters(**wrong)
