@@ -27,7 +27,8 @@ class Parameters:
     """The constants that every such agent has."""
 
     start: int | None = None
-    """Number of the configuration to begin with; None for the default one."""
+    """Number of the configuration that a search begins with, and of which `clipper_aimd` turns one knob; None
+    for the default one. The others begin with the configuration in force."""
     noise: float = 0.15
     """Relative noise of one window; ``best`` adds one standard error to a mean cost, as RRL's does."""
     levels: LoadLevels = field(default_factory=LoadLevels)

@@ -70,7 +70,7 @@ class _Ranges:
 
 
 def draw_server(family: str, generator: np.random.Generator, width: float = 1.0) -> RandomServer:
-    """Draw a server of a family and a load between a twentieth and nearly all of what it can serve.
+    """Draw a server of a family and a load of 8 to 92 % of what it can serve.
 
     Args:
         family: One of :data:`FAMILIES`.

@@ -19,7 +19,8 @@ What the papers leave open, chosen to make it as strong as we could:
   cost and the configuration, all standardised; CAPES feeds ten raw ticks of 1 s, our windows are longer;
 * two training steps per window (CAPES: one per second), on the Huber loss; eight were worse, and slower;
 * epsilon falls within 200 windows (CAPES: 5,000 to a million seconds); 100 and 400 were worse;
-* steps that lead nowhere or are not allowed are never chosen, and not counted in the target's maximum;
+* steps that lead nowhere or are not allowed are never chosen; those that lead nowhere are not counted in the
+  target's maximum either;
 * :meth:`Capes.best` answers from the mean costs measured at the load, which CAPES does not keep; without any
   it is the network's greedy step.
 """

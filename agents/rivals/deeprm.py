@@ -16,7 +16,7 @@ What else the papers leave open, chosen to make it as strong as we could:
   whose mean is the baseline (DeepRM: one step over 20 episodes in parallel; there is one server, and no time:
   one step per episode was a third worse, fifty were, too);
 * the reward is minus the logarithm of the cost (:mod:`tuner.agents.log_cost`); inputs are those of CAPES;
-* steps that lead nowhere or are not allowed have probability 0;
+* steps that lead nowhere or are not allowed have probability 0; in training only the former have it;
 * :meth:`DeepRM.best` answers from the mean costs measured at the load, which DeepRM does not keep; without
   any it is the likeliest step.
 """
