@@ -15,7 +15,7 @@ gymnasium.register(
     entry_point="tuner.envs.cluster:cluster",
     vector_entry_point="tuner.envs.cluster:cluster_vector",
 )
-gymnasium.register("tuner/Live-v0", entry_point="tuner.envs.live:live")
+gymnasium.register("tuner/Live-v0", entry_point="tuner.envs.live:live", nondeterministic=True)
 gymnasium.register(
     "tuner/TFServingCPU-v0",
     entry_point="tuner.envs.tfserving_cpu:tfserving_cpu",

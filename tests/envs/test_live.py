@@ -31,6 +31,17 @@ class TestLiveOverSimulation(EnvironmentContract):
         env.close()
 
 
+def test_only_a_live_server_is_told_to_repeat_nothing() -> None:
+    """Gymnasium's checker heeds that: two episodes of a real server never agree."""
+    live_one = gym.make(NAME, target="sim://mlp?rate=150")
+    simulated = gym.make("tuner.envs:tuner/TritonCPU-v0")
+
+    assert [env.spec is not None and env.spec.nondeterministic for env in (live_one, simulated)] == [
+        True,
+        False,
+    ]
+
+
 def test_knobs_and_cores_are_the_targets() -> None:
     """Knobs, grids and cores come from the backend."""
     env = live(target="sim://mlp?cores=3", grids={"max_batch_size": (1, 8)})
