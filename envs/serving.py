@@ -314,7 +314,7 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         """Return what `step` returns if the backend failed: the episode is truncated."""
         assert self._last is not None, "call reset first"
         info = self._info(self._last, -WORST_REWARD) | {"error": str(error) or type(error).__name__}
-        return self._observation, WORST_REWARD, False, True, info
+        return self._observation.copy(), WORST_REWARD, False, True, info
 
     def _apply(self, number: int) -> Window:
         if self._plant is None:

@@ -154,6 +154,7 @@ def test_failing_backend_truncates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "out of memory" in info["error"]
     assert info["measurement"] == first["measurement"]
     assert np.array_equal(seen, observation)
+    assert not np.shares_memory(seen, observation)  # whoever changes the one in place keeps the other
 
 
 def refuse(env: ServingEnv, monkeypatch: pytest.MonkeyPatch) -> Backend:
