@@ -15,6 +15,7 @@ class Corners(SearchAgent[SearchParameters]):
     name = "corners"
 
     def _propose(self, level: int) -> int | None:
-        ends = np.isin(self.space.coordinates, [0, *(np.array(self.space.shape) - 1)]).all(axis=1)
-        left = np.flatnonzero(ends & (self.records[level].count == 0))
+        steps, last = self.space.coordinates, np.array(self.space.shape) - 1  # the last step of each knob
+        corners = self.space.canonical[((steps == 0) | (steps == last)).all(axis=1)]
+        left = self._unmeasured(level, np.unique(corners))
         return int(left[0]) if left.size else None

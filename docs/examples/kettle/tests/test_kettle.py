@@ -13,8 +13,10 @@ from kettle.server import Kettle, serve
 from kettle.simulated import SimulatedKettle
 
 from tuner.adapters import Backend, connect
-from tuner.knobs import Configuration, KnobSpace
+from tuner.agents import State
+from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.testing import AgentContract, BackendContract
+from tuner.testing.agent import Valley, run
 
 
 @pytest.fixture
@@ -79,13 +81,32 @@ class TestSimulatedKettle(BackendContract):
 
 
 class TestCorners(AgentContract):
-    """The agent. It looks at corners only, so what it finds may cost three times the least."""
+    """The agent. It looks at corners only, so what it finds may cost three and a half times the least."""
 
     windows = 20
-    near = 3.0
+    near = 3.5
 
     def make(self, space: KnobSpace, seed: int) -> Any:
         return Corners(space, seed=seed)
 
     def load(self, folder: Path, space: KnobSpace, seed: int) -> Any:
         return Corners.load(folder, space, seed=seed)
+
+    def test_it_measures_every_corner_and_nothing_else(self, valley: Valley) -> None:
+        """Of 6 x 5 x 2 configurations there are eight; knobs have ends of their own."""
+        journal = run(self.make(valley.space, 0), valley, 20, 8, seed=0)
+
+        corners = [valley.space.coordinates[window.configuration].tolist() for window in journal]
+        assert sorted(corners) == [[a, b, c] for a in (0, 5) for b in (0, 4) for c in (0, 1)]
+
+    def test_corners_that_are_equal_in_effect_are_measured_once(self) -> None:
+        """The delay does nothing to batches of one, so its two corners there are one."""
+        batch = Knob(name="batch", grid=(1, 2, 4), default=1)
+        delay = Knob(name="delay", grid=(0, 1), default=0, idle_when=("batch", 1.0))
+        agent, chosen = self.make(KnobSpace([batch, delay]), 0), [0]
+        for _ in range(3):
+            chosen.append(agent.select(State(level=20, configuration=chosen[-1])))
+            state = State(level=20, configuration=chosen[-1])
+            agent.update(state, chosen[-1], 0.5, state)
+
+        assert chosen[1:] == [0, 4, 5]
