@@ -100,6 +100,7 @@ def test_an_ask_that_is_malformed(fields: dict[str, object]) -> None:
         said({"ask": True, "session": "echo"}),
         said({"ask": 1 << 60, "session": "echo"}),
         said({"ask": 1, "session": "slow"}, {"ask": 1, "session": "slow"}),
+        said({"ask": 1, "session": "slow"}, {"cancel": 1}, {"ask": 1, "session": "slow"}),
         said({"end": "1"}),
         said({"cancel": None}),
     ],

@@ -2,7 +2,9 @@
 
 A frame is a JSON array of messages, so that what happens at once travels together; the dispatcher takes
 262,144 bytes at most. A number names a request; the frontend chooses it, and may use it again after the end
-of the request.
+of the request. One that it cancelled it must not use again in the same conversation: a grant or a refusal of
+the old request may still be on its way, and while the old request is being withdrawn another ask with its
+number is an error, which ends the conversation.
 
 ==================  ==============================================================  ========================
 message             fields                                                          who says it
