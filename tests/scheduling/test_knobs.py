@@ -67,6 +67,8 @@ def test_configurations_equal_in_effect_are_one() -> None:
         {"dispatch_order": 3.0},
         {"drop_rule": 3.0},
         {"drop_rule": 0.5},
+        {"target_batch": 2.0},
+        {"target_batch": 0.5},
         {"timeout": 1.0},
         {"deferral": 2.0},
         {"batch_cap": 1.5},

@@ -97,9 +97,9 @@ def options_from(configuration: Mapping[str, float], base: SymphonyOptions | Non
         raise InvalidInput(f"knob {min(unknown)}", "unknown", f"the knobs are {', '.join(names)}")
     options = base or SymphonyOptions()
     values = {**configuration_of(options), **configuration}
-    for name, choices in (("drop_rule", DROP_RULES), ("dispatch_order", ORDERS)):
-        if values[name] not in range(len(choices)):
-            raise InvalidInput(f"knob {name}", f"{values[name]:g} is not in 0..{len(choices) - 1}")
+    for name, count in (("target_batch", 2), ("drop_rule", len(DROP_RULES)), ("dispatch_order", len(ORDERS))):
+        if values[name] not in range(count):
+            raise InvalidInput(f"knob {name}", f"{values[name]:g} is not in 0..{count - 1}")
     if not float(values["batch_cap"]).is_integer():
         raise InvalidInput("knob batch_cap", f"{values['batch_cap']:g} is no whole number")
     return replace(
