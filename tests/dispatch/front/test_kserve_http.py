@@ -186,6 +186,7 @@ def test_a_packed_body_is_read(address: Address) -> None:
         body([1, "2"]),
         body([1, None]),
         body([1, 1e39]),
+        body([1, 3.4e38], datatype="BF16"),
         body([1, 10**400]),
         body([[1], 2]),
         body([[[1, 2]], [3]]),
@@ -199,7 +200,7 @@ def test_a_packed_body_is_read(address: Address) -> None:
         body(None, parameters={"binary_data_size": "8"}),
         json.dumps(body()).encode() + b"rest",
     ],
-    ids=range(48),
+    ids=range(49),
 )
 def test_a_bad_body_is_refused(address: Address, service: Echo, bad: Any) -> None:
     """With 400 and a sentence, and it does not reach the dispatcher."""

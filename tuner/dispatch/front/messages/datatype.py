@@ -185,7 +185,10 @@ def pack(name: str, datatype: str, values: Sequence[Any]) -> bytes:
             wide = _fitting(values, "<f4").view("<u4")
             # To the nearest, ties to even; a NaN would become infinite where only its low bits are set.
             near = wide + 0x7FFF + ((wide >> 16) & 1)
-            return (np.where(np.isnan(wide.view("<f4")), 0x7FC00000, near) >> 16).astype("<u2").tobytes()
+            halves = (np.where(np.isnan(wide.view("<f4")), 0x7FC00000, near) >> 16).astype("<u2")
+            if (np.isfinite(wide.view("<f4")) & (halves & 0x7FFF == 0x7F80)).any():  # rounded to infinity
+                raise OverflowError
+            return halves.tobytes()
         return _fitting(values, DTYPES[datatype]).tobytes()
     except (TypeError, ValueError, OverflowError):
         raise invalid(f"input '{name}': its values do not fit {datatype}") from None
