@@ -187,7 +187,10 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         """Return the configuration to which the probes' pulls move home."""
         away = (self.space.coordinates[probes] - self.space.coordinates[home]).astype(np.float64)
         home_cost = self._cost(record, home)
-        pull = 2.0 * (home_cost - record.cost[probes]) / np.maximum(home_cost + record.cost[probes], 1e-9)
+        if home_cost == np.inf:  # it cannot be measured, and any probe is better
+            pull = np.full(probes.size, 2.0)
+        else:
+            pull = 2.0 * (home_cost - record.cost[probes]) / np.maximum(home_cost + record.cost[probes], 1e-9)
         total = np.abs(away).sum(axis=0)
         vector = (np.sign(away) * pull[:, None]).sum(axis=0) / np.maximum(total, 1.0)
         steps = np.sign(vector) * np.searchsorted(THRESHOLDS, np.abs(vector), side="left")

@@ -54,6 +54,18 @@ def test_step_vector_leads_downhill() -> None:
     assert 0 < y <= 3
 
 
+def test_a_home_out_of_reach_counts_as_worse_than_all_around_it() -> None:
+    """Home goes on by three steps at once toward the probes, though none of them keeps the SLO."""
+    agent = HillClimb(PLANE)
+    probes = np.array([84, 85, 95])  # (7, 7), (7, 8) and (8, 7), beside the home (8, 8)
+    for probe in probes:
+        agent.update(at(int(probe)), int(probe), 2.0, at(int(probe)))
+
+    moved = agent._next_home(96, probes, agent.records[LOW])
+
+    assert PLANE.coordinates[moved].tolist() == [5, 5]
+
+
 def test_reaches_the_bottom_and_holds_it() -> None:
     """Without noise it ends in the local optimum, whatever the start; then the best is held."""
     for start in (0, 60, 120):
