@@ -50,9 +50,9 @@ def live(
 ) -> LiveEnv:
     """Make the environment. It connects at once to read the knobs, and again from a reset until ``close``.
 
-    A live server keeps its state over a reset, and no two episodes are alike (gymnasium is told so by
-    ``nondeterministic``, whatever the target); closing leaves it with the
-    configuration it had. A simulated target, such as ``sim://mlp``, is a new server at each reset, with a
+    A live server keeps its state over a reset, and no two episodes are alike; gymnasium is told so
+    (``nondeterministic``), whatever the target. Closing leaves the server with the configuration it had. A
+    simulated target, such as ``sim://mlp``, is a new server at each reset, with a
     seed that the environment draws if the adapter has ``reseeded(seed)``.
 
     Args:

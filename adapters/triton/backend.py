@@ -258,7 +258,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         if limit > 1:
             self._lowest = min(self._lowest, limit)
         largest = partial(stats.largest_request, readings, batching=limit > 1)
-        self._sure_rows = max(self._sure_rows, largest(ran=1))
+        self._sure_rows = max(self._sure_rows, largest(ran=1))  # takes no whole batch for one request
         return largest(ran=self._lowest)
 
     def _change(self, running: Configuration, wanted: Configuration) -> Change:  # noqa: ARG002
