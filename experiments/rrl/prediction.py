@@ -5,19 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tuner.agents.agent import State
+from tuner.agents.load_levels import LoadLevels
 from tuner.control.drive.sweep import measure_configurations
 from tuner.envs.simulator.long_window import simulate
 from tuner.envs.simulator.server import ServerModel
 from tuner.experiments.frame.result import Row
-from tuner.knobs import Configuration
+from tuner.knobs import Configuration, KnobSpace
 from tuner.measurement import STATISTICS, Measurement
+from tuner.objective import Objective, unsaturated
 from tuner.profiler.attachment import Attachment
 
-__all__ = ["OVERLOAD", "Points", "PredictedPoint", "error_rows", "measure_points", "predict"]
+if TYPE_CHECKING:
+    from tuner.agents.rrl import RRL
+
+__all__ = [
+    "OVERLOAD",
+    "Points",
+    "PredictedPoint",
+    "error_rows",
+    "estimate",
+    "estimated_rows",
+    "measure_points",
+    "predict",
+    "taught",
+]
 
 OVERLOAD = 0.5
 """Configurations whose p95 is above this, s, cannot serve the load: their latency grows while they are
@@ -125,21 +141,69 @@ def predict(model: ServerModel, rate: float, points: Points) -> list[PredictedPo
     """
     predictions = []
     for configuration, windows in points.items():
-        quiet = [m for m in windows if not m.disturbed] or windows
-        seconds = median(m.seconds for m in quiet)
+        seconds = median(m.seconds for m in _quiet(windows))
         simulated = [
             simulate(model, configuration, rate, seconds=seconds, seed=seed) for seed in range(SIMULATED)
         ]
-        predictions.append(
-            PredictedPoint(
-                rate=rate,
-                configuration=configuration,
-                predicted={name: median(s.latency(name) for s in simulated) for name in STATISTICS},
-                measured={name: median(m.latency(name) for m in quiet) for name in STATISTICS},
-                repeats=[m.latency_p95 for m in quiet],
-            )
-        )
+        predicted = {name: median(s.latency(name) for s in simulated) for name in STATISTICS}
+        predictions.append(_point(rate, configuration, predicted, windows))
     return predictions
+
+
+def taught(space: KnobSpace, objective: Objective, windows: Sequence[Measurement]) -> RRL:
+    """Return an agent with the neural estimator that has learned from windows, each at its own load.
+
+    Args:
+        space: The knobs.
+        objective: What is minimised: the latency.
+        windows: Of any configurations.
+    """
+    from tuner.agents.rrl import RRL
+
+    agent = RRL(space, objective=objective, synchronous=True)
+    for m in windows:
+        number = space.encode(space.nearest(m.configuration))
+        state = _state(m.arrival_rate, number, m)
+        agent.update(state, number, objective.cost(m), state)
+    return agent
+
+
+def estimate(agent: RRL, objective: Objective, rate: float, points: Points) -> list[PredictedPoint]:
+    """Say what the neural estimator expects of what was measured: of the p95, its median.
+
+    Args:
+        agent: What :func:`taught` returns.
+        objective: What it was taught to minimise.
+        rate: The load, requests/s.
+        points: What was measured under it; disturbed windows count only where there are no others.
+    """
+    space = agent.space
+    logs = agent.belief(_state(rate, space.encode(space.default)))[0]
+    expected = {one: unsaturated(math.exp(logs[space.encode(one)])) * objective.slo.latency for one in points}
+    return [_point(rate, one, {"p95": expected[one]}, windows) for one, windows in points.items()]
+
+
+def _state(rate: float, number: int, seen: Measurement | None = None) -> State:
+    figures = None if seen is None else seen.figures()
+    return State(level=LoadLevels().level(rate), configuration=number, rate=rate, seen=figures)
+
+
+def _point(
+    rate: float, configuration: Configuration, predicted: Mapping[str, float], windows: Sequence[Measurement]
+) -> PredictedPoint:
+    quiet = _quiet(windows)
+    return PredictedPoint(
+        rate=rate,
+        configuration=configuration,
+        predicted=predicted,
+        measured={name: median(m.latency(name) for m in quiet) for name in STATISTICS},
+        repeats=[m.latency_p95 for m in quiet],
+    )
+
+
+def _quiet(windows: Sequence[Measurement]) -> Sequence[Measurement]:
+    """Return the windows that nothing disturbed; all if there are none."""
+    return [m for m in windows if not m.disturbed] or windows
 
 
 def error_rows(points: Sequence[PredictedPoint]) -> list[Row]:
@@ -164,12 +228,23 @@ def error_rows(points: Sequence[PredictedPoint]) -> list[Row]:
         here = [point for point in steady if point.rate == rate]
         rows.append(
             Row(
-                id=f"rank correlation of p95 at {rate:g} requests/s",
+                id=f"rank correlation of p95 at {rate:.0f} requests/s",
                 measured=_correlation(here),
                 note=f"{len(here)} points",
             )
         )
     return [*rows, _far_off(points), _overloads(points)]
+
+
+def estimated_rows(who: str, points: Sequence[PredictedPoint]) -> list[Row]:
+    """Return the same for somebody who predicts the p95 alone, without what the measured values are like."""
+    rows = [
+        _error_row([point for point in points if not point.overloaded], "p95"),
+        Row(id="rank correlation of p95", measured=_correlation(points), published=CORRELATION),
+        _far_off(points),
+        _overloads(points),
+    ]
+    return [one.model_copy(update={"id": f"{who}: {one.id}"}) for one in rows]
 
 
 def _far_off(points: Sequence[PredictedPoint]) -> Row:

@@ -1,8 +1,10 @@
 """From simulation to a real server: what a calibrated model predicts, and what a policy trained in it does.
 
-A few minutes of watching the embedded Triton give a server model. It predicts the latency of configurations
-that were not seen, under loads that were not seen. A policy trained in it then meets the server, beside
-rivals that begin with nothing, when a load comes that the server's own configuration cannot bear.
+A minute of watching the embedded Triton gives a server model. It predicts the latency of configurations that
+were not seen, under loads that were not seen; so does the neural estimator, from the same windows. A policy
+trained in the model then meets the server, beside rivals that begin with nothing, when a load comes that the
+server's own configuration cannot bear. All loads are shares of what one instance bears without batching, and
+the SLO is a multiple of how long it takes for a request: machines are fast and slow.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -26,8 +27,11 @@ from tuner.experiments.rrl.prediction import (
     Points,
     PredictedPoint,
     error_rows,
+    estimate,
+    estimated_rows,
     measure_points,
     predict,
+    taught,
 )
 from tuner.knobs import Configuration, KnobSpace
 from tuner.laboratory.calibration import measure_server_model
@@ -44,35 +48,35 @@ if TYPE_CHECKING:
 
 __all__ = ["SimToReal", "StudyLengths"]
 
-LIGHT, RATE = 140.0, 350.0
-"""A load that the server bears as it is, and the one that comes, requests/s."""
-CALIBRATED_AT = (LIGHT, 300.0)
-SEEN_FEWER = 220.0
-"""A third load at which predictions are checked, on every third configuration."""
+PROBES, PROBING = 10.0, 5.0
+"""Rate under which the time of an execution is measured first, requests/s, and for how long, s."""
+LIGHT, CALIBRATED, FEWER, COMING = 0.6, 1.25, 0.9, 1.45
+"""Loads, over what one instance bears without batching: one that the server bears as it is, the other that is
+watched, a third at which predictions are checked on every third configuration, the one that comes."""
+SLACK = 7.0
+"""The SLO over the time of an execution."""
 GRIDS: dict[str, tuple[float, ...]] = {
     "max_batch_size": (1, 2, 4, 8, 16),
     "max_queue_delay": (0.0, 0.002, 0.005, 0.01),
     "instances": (1, 2),
 }
-SLO_MS = 30.0
 TRAINED = "rrl trained in simulation"
 RIVALS = ("rrl", "hill_climb", "tpe")
 NEAR, WINDOWS = 1.10, 10
 """The target: within this factor of the best, after this many live windows."""
 TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 """Where a logarithmic axis has ticks in each decade."""
-MOST_OBSERVED = 180.0
+MOST_OBSERVED = 60.0
 """How long the server may be watched for the calibration, s."""
+ESTIMATOR = "the neural estimator"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyLengths:
     """The lengths and numbers of all measurements."""
 
-    calibration: float = 6.0
+    calibration: float = 3.3
     """Length of a window of the calibration, s."""
-    calibrations: int = 2
-    """Rounds of it."""
     window: float = 4.0
     """Length of a live window, s."""
     sweep: float = 3.5
@@ -86,9 +90,25 @@ class StudyLengths:
     """Simulated windows, the default of ``tuner train``."""
 
 
-QUICK = StudyLengths(
-    calibration=2.0, calibrations=1, window=2.0, sweep=1.5, sweeps=1, windows=3, turns=1, training=40
-)
+QUICK = StudyLengths(calibration=2.0, window=2.0, sweep=1.5, sweeps=1, windows=3, turns=1, training=40)
+
+
+class Loads(NamedTuple):
+    """What the server is asked to do, requests/s, and how soon, s."""
+
+    execution: float
+    """How long it takes for a request by itself, s."""
+    light: float
+    calibrated: float
+    fewer: float
+    coming: float
+    slo: float
+
+    @classmethod
+    def of(cls, execution: float) -> Loads:
+        """Return the loads of a server that takes so long for a request, s."""
+        light, calibrated, fewer, coming = (one / execution for one in (LIGHT, CALIBRATED, FEWER, COMING))
+        return cls(execution, light, calibrated, fewer, coming, SLACK * execution)
 
 
 class Learned(NamedTuple):
@@ -102,6 +122,7 @@ class Learned(NamedTuple):
 class Study(NamedTuple):
     """Everything that the study has measured."""
 
+    loads: Loads
     observed: float
     """How long the server was watched for the calibration, s."""
     calibrated: int
@@ -111,6 +132,8 @@ class Study(NamedTuple):
     swept: Points
     points: list[PredictedPoint]
     """Predictions for configurations and loads that the calibration has not seen."""
+    estimated: list[PredictedPoint]
+    """The same by the neural estimator, of the p95 alone."""
     learned: dict[str, list[Learned]]
     ratios: dict[Configuration, float]
     """p95 over that of the sweep's best."""
@@ -138,22 +161,33 @@ class SimToReal(SequentialExperiment[Study]):
         return triton(rate, seed=seed, quick=quick, grids=None if quick else GRIDS, foreign_limit=limit)
 
     def proceed(self) -> Study:
-        with self.bench(LIGHT, 0) as attachment:
+        with self.bench(PROBES, 0) as attachment:
+            loads = Loads.of(attachment.profiler.measure(PROBING).compute_mean)
+        self.report(f"{1e3 * loads.execution:.1f} ms a request, so {loads.coming:.0f} requests/s will come")
+        with self.bench(loads.light, 0) as attachment:
             begin = attachment.clock.now()
             model, calibrated = measure_server_model(
-                attachment,
-                self.lengths.calibration,
-                rates=CALIBRATED_AT,
-                rounds=self.lengths.calibrations,
+                attachment, self.lengths.calibration, rates=(loads.light, loads.calibrated)
             )
             observed = attachment.clock.now() - begin
             self.report(f"calibrated in {observed:.0f} s with {len(calibrated)} windows: {model}")
-            known = {attachment.space.nearest(m.configuration) for m in calibrated}
-            swept, points = self._measure_and_predict(attachment, model, known)
-            space = attachment.space
-        learned = self._learn_all(model, space)
-        ratios = self._p95_over_best(swept, learned)
-        return Study(observed, len(calibrated), model, space, swept, points, learned, ratios)
+            measured = self._measure(attachment, loads)
+            space, goal = attachment.space, objective(attachment, slo=loads.slo)
+        known = {space.nearest(m.configuration) for m in calibrated}
+        unseen = {
+            rate: {c: windows for c, windows in points.items() if c not in known}
+            for rate, points in measured.items()
+        }
+        points = [one for rate, here in unseen.items() for one in predict(model, rate, here)]
+        estimator = taught(space, goal, calibrated)
+        estimated = [one for rate, here in unseen.items() for one in estimate(estimator, goal, rate, here)]
+        estimator.close()
+        learned = self._learn_all(model, space, loads)
+        swept = measured[loads.coming]
+        ratios = self._p95_over_best(swept, learned, loads)
+        return Study(
+            loads, observed, len(calibrated), model, space, swept, points, estimated, learned, ratios
+        )
 
     def rows(self, found: Answers[None, Study]) -> Iterator[Row]:
         (study,) = found[None]
@@ -166,6 +200,7 @@ class SimToReal(SequentialExperiment[Study]):
         )
         yield from _agent_rows(study.learned, study.ratios)
         yield from error_rows(study.points)
+        yield from estimated_rows(ESTIMATOR, study.estimated)
 
     def series(self, found: Answers[None, Study]) -> list[Series]:
         (study,) = found[None]
@@ -173,9 +208,9 @@ class SimToReal(SequentialExperiment[Study]):
 
     def configuration(self) -> dict[str, Any]:
         return {
-            "calibrated_at": list(CALIBRATED_AT),
-            "checked_at": [SEEN_FEWER, RATE],
-            "slo_ms": SLO_MS,
+            "calibrated_at": [LIGHT, CALIBRATED],
+            "checked_at": [FEWER, COMING],
+            "slo over an execution": SLACK,
             "near": NEAR,
             "plan": asdict(self.lengths),
         }
@@ -184,8 +219,10 @@ class SimToReal(SequentialExperiment[Study]):
         (study,) = found[None]
         return {
             "knobs": study.space.to_json(),
+            "loads": {name: round(value, 5) for name, value in study.loads._asdict().items()},
             "server": study.model.to_json(),
             "points": [point.to_json() for point in study.points],
+            "estimated": [point.to_json() for point in study.estimated],
             "windows": {
                 name: [[w.to_json() for w in one.windows] for one in runs]
                 for name, runs in study.learned.items()
@@ -194,35 +231,28 @@ class SimToReal(SequentialExperiment[Study]):
             "foreign cores": _foreign_cores(study.swept),
         }
 
-    def _measure_and_predict(
-        self, attachment: Attachment, model: ServerModel, known: set[Configuration]
-    ) -> tuple[Points, list[PredictedPoint]]:
-        """Sweep the grid under the load that will come, and a part of it under another; predict both.
-
-        Returns:
-            The sweep, and the points that the calibration has not seen.
-        """
+    def _measure(self, attachment: Attachment, loads: Loads) -> dict[float, Points]:
+        """Sweep the grid under the load that will come, and a part of it under another one."""
         grid = distinct(attachment)
-        measure = partial(
-            measure_points,
-            attachment,
-            seconds=self.lengths.sweep,
-            rounds=self.lengths.sweeps,
-            seed=0,
-            report=self.report,
-        )
-        unseen = [c for c in grid if c not in known]
-        fewer = measure(SEEN_FEWER, unseen[::3])
-        swept = measure(RATE, grid)
-        checked = {c: windows for c, windows in swept.items() if c not in known}
-        return swept, [*predict(model, SEEN_FEWER, fewer), *predict(model, RATE, checked)]
+        return {
+            rate: measure_points(
+                attachment,
+                rate,
+                configurations,
+                seconds=self.lengths.sweep,
+                rounds=self.lengths.sweeps,
+                seed=0,
+                report=self.report,
+            )
+            for rate, configurations in ((loads.fewer, grid[::3]), (loads.coming, grid))
+        }
 
-    def _learn_all(self, model: ServerModel, space: KnobSpace) -> dict[str, list[Learned]]:
+    def _learn_all(self, model: ServerModel, space: KnobSpace, loads: Loads) -> dict[str, list[Learned]]:
         """Let the trained policy and its rivals meet the load, each on a server of its own."""
         learned: dict[str, list[Learned]] = {name: [] for name in (TRAINED, *RIVALS)}
         for seed in range(self.options.seeds):
             try:
-                runs = {name: self._learn(name, model, space, seed) for name in learned}
+                runs = {name: self._learn(name, model, space, loads, seed) for name in learned}
             except KeyboardInterrupt:
                 self._stop_after(seed)
                 break
@@ -230,19 +260,19 @@ class SimToReal(SequentialExperiment[Study]):
                 learned[name].append(one)
         return learned
 
-    def _learn(self, name: str, model: ServerModel, space: KnobSpace, seed: int) -> Learned:
+    def _learn(self, name: str, model: ServerModel, space: KnobSpace, loads: Loads, seed: int) -> Learned:
         """Let an agent of that name meet the load."""
         agent = (
-            trained(model, space, self.lengths.training, seed)
+            trained(model, space, loads, self.lengths.training, seed)
             if name == TRAINED
             else _cold(name, space, seed)
         )
-        with closing(agent), self.bench(LIGHT, seed) as attachment:
+        with closing(agent), self.bench(loads.light, seed) as attachment:
             windows = learn_live(
                 attachment,
                 agent,
-                objective(attachment, slo=SLO_MS / 1e3),
-                rate=RATE,
+                objective(attachment, slo=loads.slo),
+                rate=loads.coming,
                 windows=self.lengths.windows,
                 seconds=self.lengths.window,
             )
@@ -253,7 +283,9 @@ class SimToReal(SequentialExperiment[Study]):
             )
         return Learned(windows, windows[-1].best)
 
-    def _p95_over_best(self, swept: Points, learned: dict[str, list[Learned]]) -> dict[Configuration, float]:
+    def _p95_over_best(
+        self, swept: Points, learned: dict[str, list[Learned]], loads: Loads
+    ) -> dict[Configuration, float]:
         """Return the p95 of every configuration over that of the sweep's best.
 
         The best of many noisy windows is partly luck, and the machine's speed drifts: what agents ended with
@@ -262,8 +294,8 @@ class SimToReal(SequentialExperiment[Study]):
         p95 = {configuration: median(_p95(windows)) for configuration, windows in swept.items()}
         best = min(p95, key=p95.__getitem__)
         finals = [one.final for runs in learned.values() for one in runs if p95[one.final] < 2 * p95[best]]
-        with self.bench(LIGHT, 0) as attachment:
-            attachment.set_rate(RATE)
+        with self.bench(loads.light, 0) as attachment:
+            attachment.set_rate(loads.coming)
             again = measure_in_turns(
                 attachment,
                 list(dict.fromkeys([best, *finals])),
@@ -281,14 +313,15 @@ class SimToReal(SequentialExperiment[Study]):
     @staticmethod
     def draw(result: Result) -> list[style.Drawing]:
         """Draw p95 predicted against measured and the windows of every agent; then the other statistics."""
+        slo, coming = 1e3 * result.details["loads"]["slo"], result.details["loads"]["coming"]
         figure, axes = style.figure("From simulation to the embedded Triton", columns=2, size=(10.5, 4.4))
         _draw_scatter(axes[0, 0], result, "p95")
         axis = axes[0, 1]
         draw_time(axis, result.panel("windows"), "p95, ms", log=True)
-        axis.axhline(SLO_MS, color=style.MUTED, lw=1.0, ls="--")
-        axis.text(0.99, SLO_MS * 1.08, f"SLO {SLO_MS:g} ms", fontsize=8, color=style.MUTED, ha="right",
+        axis.axhline(slo, color=style.MUTED, lw=1.0, ls="--")
+        axis.text(0.99, slo * 1.08, f"SLO {slo:.0f} ms", fontsize=8, color=style.MUTED, ha="right",
                   transform=axis.get_yaxis_transform())  # fmt: skip
-        axis.set(xlabel="live window", title=f"{RATE:g} requests/s come")
+        axis.set(xlabel="live window", title=f"{coming:.0f} requests/s come")
         style.legend(axis)
         others, axes = style.figure("Predicted against measured, other statistics", columns=3, size=(12, 4.2))
         for axis, statistic in zip(axes[0], ("mean", "p50", "p99"), strict=True):
@@ -296,7 +329,7 @@ class SimToReal(SequentialExperiment[Study]):
         return [style.Drawing(figure), style.Drawing(others, "statistics")]
 
 
-def trained(model: ServerModel, space: KnobSpace, windows: int, seed: int) -> Agent:
+def trained(model: ServerModel, space: KnobSpace, loads: Loads, windows: int, seed: int) -> Agent:
     """Train as ``tuner train --server FILE`` does, and read the policy as ``tuner run --policy`` does."""
     from tuner.agents.catalogue import load_agent
     from tuner.laboratory.agent_run import RunSpec
@@ -306,10 +339,10 @@ def trained(model: ServerModel, space: KnobSpace, windows: int, seed: int) -> Ag
         env="tuner/TritonCPU-v0",
         arguments={
             "server": model.to_json(),
-            "slo": f"p95={SLO_MS:g}ms",
+            "slo": f"p95={1e3 * loads.slo:.3f}ms",
             "grids": {knob.name: list(knob.grid) for knob in space.knobs},
         },
-        rates=(RATE,),
+        rates=(loads.coming,),
         seed=seed,
         windows=windows,
         exact=False,
@@ -357,7 +390,7 @@ def _scatter(points: Sequence[PredictedPoint]) -> list[Series]:
     steady = [point for point in points if not point.overloaded]
     return [
         Series(
-            name=f"{rate:g} requests/s",
+            name=f"{rate:.0f} requests/s",
             panel=statistic,
             x=[1e3 * p.measured[statistic] for p in steady if p.rate == rate],
             y=[1e3 * p.predicted[statistic] for p in steady if p.rate == rate],
