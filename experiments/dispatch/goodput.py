@@ -36,7 +36,19 @@ from tuner.experiments.dispatch.bench import (
 from tuner.experiments.frame.experiment import Answers, Experiment, Scaled, experiment
 from tuner.experiments.frame.result import Row, row
 
-__all__ = ["DispatchGoodput", "bad_rates", "rates_near_goodput"]
+__all__ = [
+    "ALLOWED",
+    "CLIMB",
+    "FINE",
+    "MIXES",
+    "NEAR",
+    "SYSTEMS",
+    "Conditions",
+    "DispatchGoodput",
+    "bad_rates",
+    "bad_share",
+    "rates_near_goodput",
+]
 
 ALLOWED = 0.01
 """Share of a model's requests that may be late or refused."""
@@ -97,6 +109,26 @@ def bad_rates(
         name: sum(bad[s, name] for s in counted) / max(sum(sent[s, name] for s in counted), 1)
         for name in slos
     }
+
+
+def bad_share(  # noqa: PLR0917 - as many as a trial has
+    clients: CheckingClients, rate: float, seconds: float, burstiness: float, seed: int, number: int
+) -> float:
+    """Send requests for a trial, and return the share of bad ones of the model that has most of them.
+
+    Args:
+        clients: Who sends them.
+        rate: Requests/s of all models.
+        seconds: Length of the trial; a second of the same load comes before it.
+        burstiness: Squared coefficient of variation of the gaps.
+        seed: Of the run.
+        number: Of the trial: both say what is sent when.
+    """
+    rates, drawn = rates_of(clients.models, rate), TRIALS * seed + 2 * number
+    offered = arrivals(rates, seconds, drawn, burstiness)
+    clients.offer(arrivals(rates, WARM_UP, drawn + 1, burstiness))
+    answers = clients.offer(offered, seed=drawn)
+    return max(bad_rates(offered, answers, clients.models).values())
 
 
 @experiment(
@@ -163,13 +195,8 @@ class DispatchGoodput(Experiment[Conditions, dict[str, list[float]]]):
         number: int,
     ) -> bool:
         """Return whether enough requests of every model are answered in time; see `Keeps`."""
-        models = clients.models
-        rates, drawn = rates_of(models, rate), TRIALS * seed + 2 * number
-        offered = arrivals(rates, self.seconds, drawn, conditions.burstiness)
         with around():
-            clients.offer(arrivals(rates, WARM_UP, drawn + 1, conditions.burstiness))
-            answers = clients.offer(offered, seed=drawn)
-        return max(bad_rates(offered, answers, models).values()) <= ALLOWED
+            return bad_share(clients, rate, self.seconds, conditions.burstiness, seed, number) <= ALLOWED
 
     def rows(self, found: Answers[Conditions, dict[str, list[float]]]) -> Iterator[Row]:
         for conditions, runs in found.items():
