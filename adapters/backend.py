@@ -68,7 +68,10 @@ class ApplyReport:
     settle: float
     """How long to wait before measuring, s: the old instances go on serving for a while."""
     affected: float | None = None
-    """Requests that had to wait for the change; None if nobody counted them."""
+    """Requests that had to wait for the change; None if nobody counted them, or each replica did."""
+    replicas: tuple[ApplyReport, ...] = ()
+    """Of each replica, where several share the requests: those of one wait for its own change alone. Empty
+    for a single server."""
 
     @classmethod
     def unchanged(cls, configuration: Configuration, *, seconds: float = 0.0) -> ApplyReport:
@@ -79,12 +82,7 @@ class ApplyReport:
 
     @classmethod
     def together(
-        cls,
-        reports: Iterable[ApplyReport],
-        configuration: Configuration,
-        *,
-        seconds: float,
-        affected: float | None = None,
+        cls, reports: Iterable[ApplyReport], configuration: Configuration, *, seconds: float
     ) -> ApplyReport:
         """Return the report of a change that was made in several parts.
 
@@ -92,7 +90,6 @@ class ApplyReport:
             reports: Of the parts.
             configuration: What all of them run now.
             seconds: How long all changes took.
-            affected: Requests that had to wait; None if nobody counted them.
         """
         parts = list(reports)
         return cls(
@@ -101,7 +98,6 @@ class ApplyReport:
             cost=max((part.cost for part in parts), default=ApplyCost.FREE),
             seconds=seconds,
             settle=max((part.settle for part in parts), default=0.0),
-            affected=affected,
         )
 
     def noted(self, measurement: Measurement) -> Measurement:
@@ -109,13 +105,26 @@ class ApplyReport:
 
         The objective charges for that. If nobody counted the affected requests, they are estimated: all that
         came during a reload or a restart, at the window's rate, and none during a change in place.
+
+        Of several replicas each has an equal share of the rate, and the change is said to have taken as long
+        as that of its own replica did for an affected request, on average.
         """
         if not self.changed:
             return measurement
-        affected = self.affected
-        if affected is None:
-            affected = measurement.arrival_rate * self.seconds if self.cost >= ApplyCost.RELOAD else 0.0
-        return replace(measurement, change_seconds=self.seconds, change_requests=affected)
+        parts = self.replicas or (self,)
+        affected = [part._affected_at(measurement.arrival_rate / len(parts)) for part in parts]
+        seconds, requests = self.seconds, sum(affected)
+        if self.replicas and requests:
+            waits = zip(self.replicas, affected, strict=True)
+            seconds = sum(part.seconds * number for part, number in waits) / requests
+        return replace(measurement, change_seconds=seconds, change_requests=requests)
+
+    def _affected_at(self, rate: float) -> float:
+        """Return how many requests had to wait; unless they were counted, by the rate at which they came."""
+        if not self.changed:
+            return 0.0
+        estimate = rate * self.seconds if self.cost >= ApplyCost.RELOAD else 0.0
+        return estimate if self.affected is None else self.affected
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -195,7 +195,8 @@ class Measurement:  # noqa: PLW1641 - a mapping among its fields has no hash
     """Requests that came since the window before: no more of them can have waited. Infinite where nobody
     counted them."""
     change_seconds: float = 0.0
-    """How long the change of the configuration before this window took, s; 0 without one."""
+    """How long the change of the configuration before this window took, s; 0 without one. Of replicas that
+    were changed one after the other: how long that of the one did that a request came to, on average."""
     change_requests: float = 0.0
     """Requests that came while it was made and may have waited for it."""
     restarted: bool = False

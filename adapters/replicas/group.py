@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -154,15 +154,26 @@ class ReplicaGroup:
                 raise problem from error
         if not reports:
             raise failure("no replica answers", doubtful, "")
-        parts = list(reports.values())
-        if self._trial is not None:
-            over = self._trial.target in reports
-            if over and self._trial.report is not None and self.space.same(self._trial.wanted, configuration):
-                parts.append(self._trial.report)  # else nothing has changed where the others do not answer
-            self._trial = None if over else self._trial._replace(before=configuration)
-        return ApplyReport.together(
-            parts, parts[0].configuration, seconds=time.monotonic() - begun, affected=_affected(parts)
-        )
+        running = next(iter(reports.values())).configuration
+        parts = tuple(self._end_trial(reports, configuration).values())
+        report = ApplyReport.together(parts, running, seconds=time.monotonic() - begun)
+        return replace(report, replicas=parts)
+
+    def _end_trial(
+        self, reports: dict[str, ApplyReport], configuration: Configuration
+    ) -> dict[str, ApplyReport]:
+        """Note that replicas run a configuration; return their changes to it, with that of a trial before."""
+        if (trial := self._trial) is None:
+            return reports
+        if trial.target not in reports:
+            self._trial = trial._replace(before=configuration)
+            return reports
+        self._trial = None
+        again = reports[trial.target].changed  # as after a restart
+        if trial.report is None or again or not self.space.same(trial.wanted, configuration):
+            return reports
+        # Else nothing has changed where the others do not answer.
+        return reports | {trial.target: trial.report}
 
     def _change(self, target: str, member: Backend, configuration: Configuration) -> ApplyReport:
         """Change one replica, and note that it may not run any more what it ran at first."""
@@ -292,13 +303,6 @@ class ReplicaGroup:
     def close(self) -> None:
         """Close all connections. May be called twice."""
         self._members.close()
-
-
-def _affected(reports: Iterable[ApplyReport]) -> float | None:
-    """Return how many requests had to wait at all replicas; None if one of them did not count."""
-    counted = [report.affected for report in reports if report.changed]
-    known = [number for number in counted if number is not None]
-    return sum(known) if len(known) == len(counted) else None
 
 
 def common_space(spaces: Sequence[KnobSpace]) -> KnobSpace:

@@ -98,13 +98,7 @@ class WithInFlight:
         if wanted == self._load.in_flight:
             return replace(report, configuration=self._with(report.configuration))
         self._load.set_in_flight(int(wanted))
-        ours = ApplyReport(
-            configuration=self.current(), changed=True, cost=ApplyCost.FREE, seconds=0.0, settle=0.0
-        )
-        seconds = time.monotonic() - begun
-        return ApplyReport.together(
-            [report, ours], ours.configuration, seconds=seconds, affected=report.affected
-        )
+        return replace(report, configuration=self.current(), changed=True, seconds=time.monotonic() - begun)
 
     def take_up(self, configuration: Mapping[str, float]) -> None:
         """Have the clients go on with the limit of an earlier process, or the nearest of the grid."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.adapters.replicas.bed import Server
-from tests.builders import SPACE, configuration
+from tests.builders import SPACE, configuration, measurement
 from tuner.adapters.replicas import targets
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
@@ -100,14 +100,33 @@ def test_all_are_changed(group: ReplicaGroup, servers: dict[str, Server]) -> Non
     assert (report.changed, report.cost, report.settle) == (True, ApplyCost.RELOAD, 1.5)
 
 
-def test_affected_requests_are_added(group: ReplicaGroup, servers: dict[str, Server]) -> None:
-    """Those of the replicas that were changed; if one did not count them, nobody knows."""
-    for server, affected in zip(servers.values(), (2.0, 3.0, None), strict=True):
+@pytest.mark.parametrize(("last", "came"), [(1.0, 1.0), (None, 0.1 * 200.0 / 3)], ids=["counted", "not"])
+def test_affected_requests_are_added(
+    group: ReplicaGroup, servers: dict[str, Server], last: float | None, came: float
+) -> None:
+    """Each waits for its own replica, 0.1 s; where one does not count them, its share of those that came."""
+    for server, affected in zip(servers.values(), (2.0, 3.0, last), strict=True):
         server.affected = affected
 
-    assert group.apply(configuration(batch=8)).affected is None
-    servers["ccc"].affected = 0.0
-    assert group.apply(configuration(batch=4)).affected == 5.0
+    window = group.apply(configuration(batch=8)).noted(measurement(rate=200.0))
+
+    assert window.change_requests == pytest.approx(5.0 + came)
+    assert window.change_seconds == pytest.approx(0.1)
+
+
+def test_the_one_that_tried_it_counts_with_its_change_then(
+    group: ReplicaGroup, servers: dict[str, Server]
+) -> None:
+    """It ran it already when the others were changed, and is one of three all the same."""
+    wanted = configuration(batch=8)
+    servers["a"].affected = 2.0
+    group.try_one(wanted, lambda settle: None)
+    servers["a"].affected = None
+
+    report = group.apply(wanted)
+
+    assert [part.affected for part in report.replicas] == [2.0, None, None]
+    assert [part.changed for part in report.replicas] == [True] * 3
 
 
 def test_if_one_refuses_all_go_back(group: ReplicaGroup, servers: dict[str, Server]) -> None:
