@@ -6,16 +6,14 @@ that speaks the server's protocol (a :class:`Wire`), and holds everything that t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from tuner.adapters.connection.request import FilledInput, Input, filled_inputs
+from tuner.adapters.connection.request import FilledInput, Input
 from tuner.adapters.connection.security import SECURITY_OPTIONS
 
-__all__ = ["Endpoint", "Loadable", "Wire", "make_request"]
+__all__ = ["Endpoint", "Loadable", "Wire"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,12 +23,19 @@ class Endpoint:
     wire: str
     """The module that speaks the protocol, such as ``tuner.adapters.triton.wire``."""
     address: str
-    """``host:port`` of the gRPC service. Several, separated by commas, get requests by turns."""
+    """``host:port`` of the gRPC service."""
     model: str
     options: Mapping[str, str] = field(default_factory=dict)
     """What a request must name besides the model, such as a version label."""
     security: Mapping[str, str] = field(default_factory=lambda: dict(SECURITY_OPTIONS))
     """How it is reached, as options of a target: names of files, but no secrets."""
+    others: list[Endpoint] = field(default_factory=list)
+    """Further replicas, with the same protocol and model. Requests go by turns to this one and to them."""
+
+    @property
+    def replicas(self) -> list[Endpoint]:
+        """This one and the others."""
+        return [self, *self.others]
 
 
 @runtime_checkable
@@ -70,30 +75,3 @@ class Wire(Protocol):
             inputs: Its inputs with their data.
         """
         ...
-
-
-async def make_request(
-    wire: Wire,
-    channel: Any,
-    endpoint: Endpoint,
-    *,
-    shapes: Mapping[str, Sequence[int]],
-    generator: np.random.Generator,
-    timeout: float,
-) -> bytes:
-    """Ask the server for the model's inputs, and return a serialised request with one row of random data.
-
-    Args:
-        wire: Speaks the server's protocol.
-        channel: A ``grpc.aio`` channel.
-        endpoint: The model.
-        shapes: Shapes for inputs with open dimensions, without the batch dimension; open ones become 1.
-        generator: Of the data.
-        timeout: Longest wait for the answer, s.
-
-    Raises:
-        InvalidInput: A shape is for no input or does not fit, or a data type is unknown.
-        grpc.aio.AioRpcError: The server does not answer, or does not serve the model.
-    """
-    inputs = await wire.read_inputs(channel, endpoint, timeout)
-    return wire.encode(endpoint, filled_inputs(inputs, shapes, generator))

@@ -89,16 +89,15 @@ class ReplicaGroup:
         return next((f"{target}: {why}" for target, why in found.items() if why), "")
 
     def endpoint(self) -> Endpoint:
-        """Return how clients reach the model: requests go by turns to all replicas that answer.
+        """Return how clients reach the model: by turns all replicas that answer, each in its own way.
 
         If none answers they go to all: some may be up before they are asked again.
         """
         away = self._members.away
         opened = self._members.opened
         members = [member for target, member in opened.items() if target not in away] or opened.values()
-        points = [member.endpoint() for member in members if isinstance(member, Loadable)]
-        addresses = ",".join(point.address for point in points)
-        return replace(points[0], address=addresses)
+        first, *others = [member.endpoint() for member in members if isinstance(member, Loadable)]
+        return replace(first, others=others)
 
     def describe(self) -> Description:
         """Return who this is and what it can do: what every replica can."""

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from types import TracebackType
 from typing import IO
 
@@ -73,7 +74,7 @@ class LoadGenerator:
         self._arrival = parse_arrival(arrival) if isinstance(arrival, str) else arrival
         self.grace = grace
         self._timeout = timeout
-        self._address = endpoint.address
+        self._endpoint = endpoint
         self._present = present
         setup = Setup(
             endpoint=endpoint,
@@ -158,10 +159,10 @@ class LoadGenerator:
 
     def follow_servers(self) -> None:
         """Send to where the model is now, if that has changed."""
-        if self._present is None or (address := self._present().address) == self._address:
+        if self._present is None or (endpoint := self._present()) == self._endpoint:
             return
-        self._order({"address": address})
-        self._address = address
+        self._order({"endpoint": asdict(endpoint)})
+        self._endpoint = endpoint
 
     def answered(self, start: float, end: float) -> np.ndarray:
         """Return the latencies of the requests that were answered in ``[start, end)``, s.

@@ -1,10 +1,11 @@
 """The messages between the load generator and its worker process.
 
 To the worker, over its stdin, go JSON lines: first the :class:`Setup`, then commands, which are
-``{"arrival": "poisson:300"}``, ``{"in_flight": 8}``, ``{"address": "10.0.0.7:8001,10.0.0.8:8001"}`` and
-``{"stop": 2.0}``; the end of stdin is the end of the worker. From it, over its stdout, comes one JSON line
-(``{}`` when it is ready, else ``{"error": kind, "message": text}``) and then binary records of 32 bytes. All
-times are on the monotonic clock, which is the same for both processes.
+``{"arrival": "poisson:300"}``, ``{"in_flight": 8}``, ``{"stop": 2.0}`` and
+``{"endpoint": {"address": "10.0.0.7:8001", ...}}`` with all fields of an endpoint; the end of stdin is the
+end of the worker. From it, over its stdout, comes one JSON line (``{}`` when it is ready, else
+``{"error": kind, "message": text}``) and then binary records of 32 bytes. All times are on the monotonic
+clock, which is the same for both processes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,26 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from tuner.adapters.connection.endpoint import Endpoint
 
-__all__ = ["CANCELLED", "DONE", "LOST", "NOT_SENT", "OK", "PACK", "RECORD", "SENT", "STATUS", "TICK", "Setup"]
+__all__ = [
+    "CANCELLED",
+    "DONE",
+    "LOST",
+    "NOT_SENT",
+    "OK",
+    "PACK",
+    "RECORD",
+    "SENT",
+    "STATUS",
+    "TICK",
+    "Setup",
+    "read_endpoint",
+]
 
 SENT = 0
 """A request was sent: number, intended time, time of sending."""
@@ -80,4 +95,9 @@ class Setup:
     def from_line(cls, line: bytes) -> Setup:
         """Read the JSON line."""
         values = json.loads(line)
-        return cls(**{**values, "endpoint": Endpoint(**values["endpoint"])})
+        return cls(**{**values, "endpoint": read_endpoint(values["endpoint"])})
+
+
+def read_endpoint(values: Mapping[str, Any]) -> Endpoint:
+    """Return the endpoint that :func:`dataclasses.asdict` has turned into plain values."""
+    return Endpoint(**{**values, "others": [read_endpoint(other) for other in values["others"]]})

@@ -20,8 +20,9 @@ import selectors
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -30,12 +31,24 @@ import numpy as np
 
 from tuner.adapters.connection.address import host_of
 from tuner.adapters.connection.channel import LIVELY, direct
-from tuner.adapters.connection.endpoint import Endpoint, Wire, make_request
+from tuner.adapters.connection.endpoint import Endpoint, Wire
+from tuner.adapters.connection.request import FilledInput, filled_inputs
 from tuner.adapters.connection.security import parse_security
 from tuner.errors import InvalidInput, StorageError
 from tuner.files.renewed import Renewed
 from tuner.profiler.load.timetable import Timetable
-from tuner.profiler.load.wire import CANCELLED, DONE, LOST, NOT_SENT, OK, PACK, SENT, TICK, Setup
+from tuner.profiler.load.wire import (
+    CANCELLED,
+    DONE,
+    LOST,
+    NOT_SENT,
+    OK,
+    PACK,
+    SENT,
+    TICK,
+    Setup,
+    read_endpoint,
+)
 from tuner.workload.notation import parse_arrival
 
 __all__ = ["LoadWorker", "main"]
@@ -48,6 +61,8 @@ BURST = 16
 """Requests sent in one turn of the event loop when behind, before answers get their turn."""
 MOST_OPEN = 20_000
 """Calls that may be open; a server that hangs must not fill our memory."""
+LONGEST_COMMAND = 1 << 24
+"""Bytes: it may name many replicas, each with its files."""
 OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),  # else equal channels share one connection
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -75,9 +90,9 @@ class LoadWorker:
     """Sends requests from `start` to `stop`, and reports them through a pipe.
 
     Args:
-        channels: Channels of ``grpc.aio``, used in turn.
+        channels: The replicas, used in turn, each with a channel of ``grpc.aio`` to it.
         method: Path of the gRPC method that infers.
-        raw: The serialised request.
+        encode: Returns the serialised request for a replica.
         timetable: When to send.
         timeout: When an answer is given up, s after the intended time.
         pipe: Where records go.
@@ -85,17 +100,17 @@ class LoadWorker:
 
     def __init__(
         self,
-        channels: list[Any],
+        channels: Sequence[tuple[Endpoint, Any]],
         method: str,
-        raw: bytes,
+        encode: Callable[[Endpoint], bytes],
         timetable: Timetable,
         *,
         timeout: float,
         pipe: asyncio.WriteTransport,
     ) -> None:
         self._method = method
+        self._encode = encode
         self._use(channels)
-        self._raw = raw
         self._timetable = timetable
         self._timeout = timeout
         self._in_flight = 0  # most requests without an answer; 0: however many
@@ -124,16 +139,18 @@ class LoadWorker:
             self._timetable.replace(parse_arrival(words["arrival"]), time.monotonic())
             self._send_due()
 
-    def move(self, channels: list[Any]) -> None:
+    def move(self, channels: Sequence[tuple[Endpoint, Any]]) -> None:
         """Send over other channels from now on. What was sent over the old ones is still answered there."""
         closing = self._loop.create_task(_close(self._channels, set(self._open), self._timeout))
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
         self._use(channels)
 
-    def _use(self, channels: list[Any]) -> None:
-        self._channels = channels
-        self._stubs = itertools.cycle([channel.unary_unary(self._method) for channel in channels])
+    def _use(self, channels: Sequence[tuple[Endpoint, Any]]) -> None:
+        self._channels = [channel for _, channel in channels]
+        self._calls = itertools.cycle(
+            [partial(channel.unary_unary(self._method), self._encode(one)) for one, channel in channels]
+        )
 
     async def stop(self, drain: float) -> None:
         """Stop sending, wait at most ``drain`` seconds for outstanding answers, and cancel the rest."""
@@ -175,7 +192,7 @@ class LoadWorker:
             number = self._held.popleft()
             if number in self._waiting:  # it was not given up
                 self._awaited.add(number)
-                task = self._loop.create_task(self._await(number, next(self._stubs)(self._raw)))
+                task = self._loop.create_task(self._await(number, next(self._calls)()))
                 self._open.add(task)
                 task.add_done_callback(self._answered)
 
@@ -220,22 +237,60 @@ class LoadWorker:
 
 
 class Way:
-    """How the server is reached: where it is by now, and by which certificates."""
+    """How the replicas are reached: where they are by now, and each by which certificates.
+
+    Life: `open` channels; again whenever `changed` says so. Whoever is told that they have moved sets
+    `endpoint`, and calls `look` from time to time.
+
+    Raises:
+        InvalidInput: Certificates cannot be used.
+        StorageError: They cannot be read.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        security = parse_security(endpoint.security)
-        self.addresses = endpoint.address
-        self.credentials = Renewed(security.channel_credentials, security.certificates)
+        self.endpoint = endpoint
+        self._credentials: dict[frozenset[tuple[str, str]], Renewed[Any]] = {}  # by options
+        self._opened = [(one, self._credentials_of(one)) for one in endpoint.replicas]
 
-    def open(self) -> list[Any]:
-        """Return a channel to each address."""
-        return [self._channel(address) for address in self.addresses.split(",")]
+    def open(self) -> list[tuple[Endpoint, Any]]:
+        """Return the replicas, each with a channel to it."""
+        self._opened = self._usable()
+        return [(one, _channel(one.address, credentials)) for one, credentials in self._opened]
 
-    def _channel(self, address: str) -> Any:
-        options = [*OPTIONS, *direct(host_of(address))]
-        if self.credentials.value is None:
-            return grpc.aio.insecure_channel(address, options=options)
-        return grpc.aio.secure_channel(address, self.credentials.value, options=options)
+    def look(self) -> None:
+        """Look whether certificates were renewed."""
+        for credentials in self._credentials.values():
+            with suppress(InvalidInput, StorageError):  # our parent says what is wrong with them
+                credentials.look()
+
+    @property
+    def changed(self) -> bool:
+        """Whether new channels would lead elsewhere than those that were opened, or by other certificates."""
+        usable = self._usable()
+        return bool(usable) and usable != self._opened
+
+    def _usable(self) -> list[tuple[Endpoint, Any]]:
+        """Return the replicas with their credentials, but for those whose files cannot be used so far."""
+        found = []
+        for one in self.endpoint.replicas:
+            with suppress(InvalidInput, StorageError):
+                found.append((one, self._credentials_of(one)))
+        return found
+
+    def _credentials_of(self, endpoint: Endpoint) -> Any:
+        """Return the credentials of a replica, None in the clear."""
+        options = frozenset(endpoint.security.items())
+        if options not in self._credentials:
+            security = parse_security(endpoint.security)
+            self._credentials[options] = Renewed(security.channel_credentials, security.certificates)
+        return self._credentials[options].value
+
+
+def _channel(address: str, credentials: Any) -> Any:
+    options = [*OPTIONS, *direct(host_of(address))]
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, credentials, options=options)
 
 
 async def _close(channels: list[Any], calls: set[asyncio.Task[None]], timeout: float) -> None:
@@ -246,18 +301,25 @@ async def _close(channels: list[Any], calls: set[asyncio.Task[None]], timeout: f
         await channel.close()
 
 
-async def _request(channel: Any, wire: Wire, setup: Setup) -> bytes:
-    """Ask the server for the model's inputs and make a request for them."""
+async def _inputs(channel: Any, wire: Wire, setup: Setup) -> list[FilledInput]:
+    """Ask the server for the model's inputs, and make up a row of data for them."""
     await asyncio.wait_for(channel.channel_ready(), setup.patience)
     generator = np.random.default_rng(setup.seed)
-    return await make_request(
-        wire,
-        channel,
-        setup.endpoint,
-        shapes=setup.shapes,
-        generator=generator,
-        timeout=setup.patience,
-    )
+    inputs = await wire.read_inputs(channel, setup.endpoint, setup.patience)
+    return list(filled_inputs(inputs, setup.shapes, generator))
+
+
+def _encoder(wire: Wire, inputs: Sequence[FilledInput]) -> Callable[[Endpoint], bytes]:
+    """Return what makes the request for a replica; those that want the same share it."""
+    made: dict[frozenset[tuple[str, str]], bytes] = {}  # by options
+
+    def encode(endpoint: Endpoint) -> bytes:
+        options = frozenset(endpoint.options.items())
+        if options not in made:
+            made[options] = wire.encode(endpoint, inputs)
+        return made[options]
+
+    return encode
 
 
 async def _objection(channel: Any, method: str, raw: bytes) -> str:
@@ -280,36 +342,37 @@ async def _ended(call: Any) -> None:
         await call
 
 
-async def _prepare(setup: Setup, wire: Wire, channels: list[Any]) -> tuple[bytes, dict[str, str]]:
-    """Return the request, and the error for the parent if there is none."""
+async def _prepare(setup: Setup, wire: Wire, channel: Any) -> tuple[list[FilledInput], dict[str, str]]:
+    """Return the data of requests, and the error for the parent if none can be sent."""
     try:
-        raw = await _request(channels[0], wire, setup)
-        objection = await _objection(channels[0], wire.METHOD, raw)
-        return raw, {"error": "refused", "message": objection} if objection else {}
+        inputs = await _inputs(channel, wire, setup)
+        objection = await _objection(channel, wire.METHOD, wire.encode(setup.endpoint, inputs))
+        return inputs, {"error": "refused", "message": objection} if objection else {}
     except InvalidInput as error:
-        return b"", {"error": "invalid", "message": str(error)}
+        return [], {"error": "invalid", "message": str(error)}
     except TimeoutError:
-        return b"", {"error": "unreachable", "message": f"no answer within {setup.patience:g} s"}
+        return [], {"error": "unreachable", "message": f"no answer within {setup.patience:g} s"}
     except grpc.aio.AioRpcError as error:
         missing = error.code() is grpc.StatusCode.NOT_FOUND or "unknown model" in (error.details() or "")
-        return b"", {"error": "unknown_model" if missing else "unreachable", "message": error.details() or ""}
+        return [], {"error": "unknown_model" if missing else "unreachable", "message": error.details() or ""}
 
 
 async def _serve(output: int) -> None:
     loop = asyncio.get_running_loop()
-    commands = asyncio.StreamReader()
+    commands = asyncio.StreamReader(LONGEST_COMMAND)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     pipe, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb"))
     setup = Setup.from_line(await commands.readline())
     wire = cast(Wire, import_module(setup.endpoint.wire))
     way = Way(setup.endpoint)
     channels = way.open()
-    raw, problem = await _prepare(setup, wire, channels)
+    inputs, problem = await _prepare(setup, wire, channels[0][1])
     pipe.write(json.dumps(problem).encode() + b"\n")
     if not problem:
         generator = np.random.default_rng([setup.seed, 1])
         timetable = Timetable(parse_arrival(setup.arrival), generator, time.monotonic())
-        worker = LoadWorker(channels, wire.METHOD, raw, timetable, timeout=setup.timeout, pipe=pipe)
+        encode = _encoder(wire, inputs)
+        worker = LoadWorker(channels, wire.METHOD, encode, timetable, timeout=setup.timeout, pipe=pipe)
         await _obey(worker, way, commands, setup.timeout)
     pipe.close()
 
@@ -328,9 +391,9 @@ async def _obey(
             renewing.cancel()
             await worker.stop(float(words["stop"]))
             return
-        if "address" in words:
-            way.addresses = words["address"]
-            worker.move(way.open())
+        if "endpoint" in words:
+            way.endpoint = read_endpoint(words["endpoint"])
+            _follow(worker, way)
         else:
             worker.command(words)
     renewing.cancel()
@@ -338,12 +401,17 @@ async def _obey(
 
 
 async def _renew(worker: LoadWorker, way: Way) -> None:
-    """Send over other channels once the certificates have changed."""
+    """Send over other channels once certificates have changed, or can be used at all."""
     while True:
         await asyncio.sleep(LOOK)
-        with suppress(InvalidInput, StorageError):  # our parent says what is wrong with them
-            if way.credentials.look():
-                worker.move(way.open())
+        way.look()
+        _follow(worker, way)
+
+
+def _follow(worker: LoadWorker, way: Way) -> None:
+    """Send over other channels if the way has changed."""
+    if way.changed:
+        worker.move(way.open())
 
 
 def main() -> None:

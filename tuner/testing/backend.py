@@ -266,7 +266,7 @@ class BackendContract:
         wire = import_module(endpoint.wire)
 
         assert json.loads(json.dumps(dataclasses.asdict(endpoint))) == dataclasses.asdict(endpoint)
-        assert all(address.rpartition(":")[2].isdigit() for address in endpoint.address.split(","))
+        assert all(one.address.rpartition(":")[2].isdigit() for one in endpoint.replicas)
         assert wire.METHOD.startswith("/")
         assert callable(wire.read_inputs)
         assert callable(wire.encode)

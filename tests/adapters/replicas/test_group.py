@@ -328,20 +328,34 @@ def test_all_away(group: ReplicaGroup, servers: dict[str, Server]) -> None:
 
 def test_requests_go_to_all_that_answer(group: ReplicaGroup, servers: dict[str, Server]) -> None:
     """By turns; to all if none answers."""
-    addresses = [group.endpoint().address]
+
+    def addresses() -> str:
+        return ",".join(one.address for one in group.endpoint().replicas)
+
+    found = [addresses()]
     servers["bb"].up = False
     group.counters()
-    addresses.append(group.endpoint().address)
+    found.append(addresses())
     servers["a"].up = servers["ccc"].up = False
     with pytest.raises(Unreachable):
         group.counters()
-    addresses.append(group.endpoint().address)
+    found.append(addresses())
     servers.pop("a")
     servers["ccc"].up = True
     group.counters()
-    addresses.append(group.endpoint().address)
+    found.append(addresses())
 
-    assert addresses == ["a,bb,ccc", "a,ccc", "a,bb,ccc", "ccc"]
+    assert found == ["a,bb,ccc", "a,ccc", "a,bb,ccc", "ccc"]
+
+
+def test_requests_go_to_each_replica_in_its_own_way(
+    group: ReplicaGroup, servers: dict[str, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the version that its target names, and its certificates; not with those of the first."""
+    own = replace(servers["bb"].endpoint(), options={"version": "2"}, security={"ca": "/bb.pem"})
+    monkeypatch.setattr(servers["bb"], "endpoint", lambda: own)
+
+    assert group.endpoint().replicas[1] == own
 
 
 def test_grids_in_common(servers: dict[str, Server]) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,8 @@ class Moving:
         self.services = [service]
 
     def endpoint(self) -> Endpoint:
-        addresses = ",".join(service.address for service in self.services)
-        return Endpoint(wire=WIRE, address=addresses, model="mlp")
+        first, *others = [service.endpoint() for service in self.services]
+        return replace(first, others=others)
 
 
 def test_requests_follow_the_replicas(service: InferenceService) -> None:
@@ -94,6 +95,19 @@ def test_requests_follow_the_replicas(service: InferenceService) -> None:
     assert moved.failed == totals.failed == service.cancelled == 0
     assert totals.sent == totals.answered == service.requests - TRIED + second.requests + third.requests
     assert abs(second.requests - third.requests) <= 1
+
+
+def test_each_replica_is_asked_for_its_own_version(service: InferenceService) -> None:
+    """As `version=1,2` names them for a list of hosts; the others do not get the version of the first."""
+    with serving() as second:
+        other = replace(second.endpoint(), options={"version": "2"})
+        endpoint = replace(service.endpoint(), options={"version": "1"}, others=[other])
+        with LoadGenerator(endpoint, "constant:100"):
+            eventually(lambda: service.requests > TRIED + 1 and second.requests > 1)
+        asked = [service_pb2.ModelInferRequest.FromString(one.last) for one in (service, second)]
+
+    assert [request.model_version for request in asked] == ["1", "2"]
+    assert asked[0].raw_input_contents == asked[1].raw_input_contents
 
 
 def test_files_in_the_folder_are_no_modules(

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from tests.adapters.certificates import make_certificates
-from tests.profiler.inference_service import InferenceService, serving
+from tests.profiler.inference_service import WIRE, InferenceService, serving
 from tests.waiting import LONGEST
+from tuner.adapters.connection.endpoint import Endpoint
 from tuner.adapters.connection.security import Security
 from tuner.profiler.load.timetable import Timetable
 from tuner.profiler.load.worker import LoadWorker, Way, _renew
@@ -45,12 +46,13 @@ class Pipe:
 def test_requests_without_an_answer_make_room_when_they_are_given_up() -> None:
     """A server that hangs must not end the load, which may go to others meanwhile."""
     channel = SilentChannel()
+    channels = [(Endpoint(wire=WIRE, address="a:1", model="mlp"), channel)]
     pipe: Any = Pipe()
 
     async def send() -> list[int]:
         now = time.monotonic()
         timetable = Timetable(parse_arrival("constant:0.001"), np.random.default_rng(0), now)
-        worker = LoadWorker([channel], "/infer", b"", timetable, timeout=1000.0, pipe=pipe)
+        worker = LoadWorker(channels, "/infer", lambda one: b"", timetable, timeout=1000.0, pipe=pipe)
         worker.command({"in_flight": 1})
         worker._send(now - 2000.0)
         worker._send(now)
@@ -85,16 +87,16 @@ def test_requests_go_by_renewed_certificates(tmp_path: Path, monkeypatch: pytest
 
     async def main(service: InferenceService) -> None:
         way, worker = Way(replace(service.endpoint(), address="a:1", security=security.options())), Moved()
-        way.addresses = service.address
+        way.endpoint = replace(way.endpoint, address=service.address)
         renewing = asyncio.create_task(_renew(worker, way))  # type: ignore[arg-type]
-        (before,) = way.open()
+        ((_, before),) = way.open()
         infer = "/inference.GRPCInferenceService/ModelInfer"
         await before.unary_unary(infer)(b"", timeout=LONGEST)
         (tmp_path / "client.crt").write_bytes(files["server.crt"])
         await asyncio.sleep(0.2)
         assert worker.channels.empty()
         (tmp_path / "client.key").write_bytes(files["server.key"])
-        (after,) = await asyncio.wait_for(worker.channels.get(), LONGEST)
+        ((_, after),) = await asyncio.wait_for(worker.channels.get(), LONGEST)
         await after.unary_unary(infer)(b"", timeout=LONGEST)
         await before.unary_unary(infer)(b"", timeout=LONGEST)
         assert service.shown == [files["client.crt"], files["server.crt"], files["client.crt"]]
@@ -105,3 +107,37 @@ def test_requests_go_by_renewed_certificates(tmp_path: Path, monkeypatch: pytest
     credentials = grpc.ssl_server_credentials(pair, files["ca.crt"], require_client_auth=True)
     with serving(credentials) as service:
         asyncio.run(main(service))
+
+
+def test_each_replica_is_reached_by_its_own_certificates(tmp_path: Path) -> None:
+    """Not by those of the first; one whose files are not there is left out until they are."""
+
+    def security(name: str) -> dict[str, str]:
+        return Security(grpc=True, ca=tmp_path / name / "ca.crt").options()
+
+    async def main(first: InferenceService, second: InferenceService) -> None:
+        one, other = (
+            replace(service.endpoint(), security=security(name))
+            for service, name in ((first, "first"), (second, "second"))
+        )
+        way = Way(replace(one, others=[other]))
+        channels = way.open()
+        for _, channel in channels:
+            await channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(b"", timeout=LONGEST)
+        assert not way.changed
+        way.endpoint = replace(one, others=[replace(other, security=security("third"))])
+        fewer = way.open()
+        assert [endpoint.address for endpoint, _ in fewer] == [first.address]
+        (tmp_path / "second").rename(tmp_path / "third")
+        assert way.changed
+        for _, channel in (*channels, *fewer):
+            await channel.close()
+
+    credentials = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        make_certificates(tmp_path / name)
+        pair = [(tmp_path / name / file).read_bytes() for file in ("server.key", "server.crt")]
+        credentials.append(grpc.ssl_server_credentials([(pair[0], pair[1])]))
+    with serving(credentials[0]) as first, serving(credentials[1]) as second:
+        asyncio.run(main(first, second))
