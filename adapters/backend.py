@@ -180,7 +180,7 @@ class Backend(Protocol):
         """Make the server run a configuration: all of it or nothing, verified by reading back.
 
         Raises:
-            InvalidInput: A knob is unknown or a value unusable; the server was not asked.
+            InvalidInput: A knob is unknown or a value unusable; nothing was changed.
             ReadOnly: The server takes no changes.
             Refused: The server refused; the old configuration still serves.
             AdapterError: It could not be reached or did not finish in time.

@@ -244,10 +244,14 @@ class LiveBackend(ABC, Generic[TargetT, ClientT]):
         return self._report(running, self._change(running, wanted), begun)
 
     def _checked(self, configuration: Configuration) -> tuple[Configuration, Configuration]:
-        """Check what is to be applied; return what the server runs, and what it would run."""
-        check(self._space, configuration, self._kind_of)
+        """Check what is to be applied; return what the server runs, and what it would run.
+
+        What runs already may be nothing that it could be set to: its operator can write any file.
+        """
+        self._space.check_complete(configuration)
         running, wanted = self.current(), self._space.effective(configuration)
         if running != wanted:
+            check(self._space, configuration, self._kind_of)
             self._check_writable()
             self._check_rows(running, wanted)
         return running, wanted

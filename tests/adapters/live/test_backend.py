@@ -187,6 +187,18 @@ def test_a_server_that_takes_no_changes_is_not_asked(backend: ToyBackend, server
     assert not backend.apply(server.running).changed
 
 
+def test_what_runs_already_needs_no_value_that_could_be_set(backend: ToyBackend, server: ToyServer) -> None:
+    """Its operator may have set any; only where that would have to be set again is it refused."""
+    server.running = theirs = Configuration(size=8.0, wait=2.0)
+
+    backend.check(theirs)
+    assert not backend.apply(theirs).changed
+    backend.apply(Configuration(size=4.0, wait=0.0))
+    with pytest.raises(InvalidInput, match="knob wait: 2 is not between 0 and 1"):
+        backend.apply(theirs)
+    assert server.running == Configuration(size=4.0, wait=0.0)
+
+
 def test_the_report_of_a_change(backend: ToyBackend) -> None:
     """Its cost is the dearer of the knobs' and the change's own, and the server may settle."""
     report = backend.apply(Configuration(size=8.0, wait=0.001))
