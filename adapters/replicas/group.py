@@ -133,8 +133,15 @@ class ReplicaGroup:
 
     def apply(self, configuration: Configuration) -> ApplyReport:
         """Change one replica, then the others; if one refuses, all go back to what they ran."""
-        before = self._before(configuration)
-        members = {target: self._members.opened[target] for target in before}
+        try:
+            before = self._before(configuration)
+        except TunerError:
+            self._break_off()
+            raise
+        # One that has tried it comes first: it is among those that go back, whichever refuses.
+        tried = self._trial.target if self._trial is not None else None
+        order = sorted(before, key=lambda target: target != tried)
+        members = {target: self._members.opened[target] for target in order}
         reports: dict[str, ApplyReport] = {}
         doubtful: dict[str, TunerError] = {}
         begun = time.monotonic()

@@ -257,6 +257,26 @@ def test_a_trial_that_was_taken_back_takes_nothing_back_again(
     assert servers["a"].running == theirs
 
 
+@pytest.mark.parametrize("when", ["asked", "changed"])
+def test_one_that_tried_what_another_does_not_take_goes_back(when: str) -> None:
+    """Also where the other one is named before it, and where that says so before any is changed."""
+    servers, wanted = {name: Server(name) for name in ("b", "a")}, configuration(batch=8)
+
+    def check(_: Configuration) -> NoReturn:
+        raise InvalidInput("knob max_batch_size", "8 is below 16, the rows that clients send")
+
+    with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
+        group.try_one(wanted, lambda settle: None)
+        servers["b"].refuses = True
+        if when == "asked":
+            servers["b"].check = check  # type: ignore[attr-defined]
+        with pytest.raises(InvalidInput if when == "asked" else Refused):
+            group.apply(wanted)
+
+    assert servers["a"].applied[0] == wanted
+    assert [server.running for server in servers.values()] == [configuration()] * 2
+
+
 def test_one_on_trial_that_somebody_else_has_changed_goes_back_to_that(
     group: ReplicaGroup, servers: dict[str, Server]
 ) -> None:
