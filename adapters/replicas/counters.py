@@ -62,5 +62,5 @@ def total(answered: Iterable[Counters], others: Iterable[Counters] = (), *, rest
         quantiles={share: max(quantiles[share] for quantiles in timed) for share in sorted(shares)},
         latencies=merged(histograms),
         restarts=added("restarts") + restarts,
-        gpus=tuple(gpu for reading in present for gpu in reading.gpus),
+        gpus=tuple({gpu.uuid: gpu for reading in present for gpu in reading.gpus}.values()),
     )

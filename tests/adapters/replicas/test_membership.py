@@ -12,7 +12,7 @@ import pytest
 from tests.adapters.replicas.bed import Server, opener
 from tests.builders import configuration
 from tuner.adapters.backend import Counters
-from tuner.adapters.metrics.gpu import GpuUse
+from tuner.adapters.metrics.gpu import GpuUse, gpu_figures
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import REFRESH, Membership
 from tuner.errors import InvalidInput, TimedOut, UnknownModel, Unreachable
@@ -106,6 +106,18 @@ def test_what_is_so_now_is_known_of_those_that_answer(
     assert [gpu.uuid for gpu in after.gpus] == ["a", "bb"]
     assert after.requests == before.requests == 302
     assert after.restarts > before.restarts
+
+
+def test_a_gpu_that_replicas_share_is_one(group: ReplicaGroup, servers: dict[str, Server]) -> None:
+    """Each server reports the whole of it: its memory and its power are not added up."""
+    shared = GpuUse(uuid="GPU-1", share=0.5, memory=8e9, power=300.0)
+    servers["a"].gpus = servers["bb"].gpus = (shared,)
+    servers["ccc"].gpus = (other := GpuUse(uuid="GPU-2", share=0.1, memory=1e9, power=100.0),)
+
+    readings = [group.counters().gpus for _ in range(2)]
+
+    assert readings[0] == (shared, other)
+    assert gpu_figures(readings, 5.0) == {"gpu": 0.3, "gpu_memory": 9e9, "gpu_power": 400.0}
 
 
 def test_totals_of_many_that_came_and_went(group: ReplicaGroup, servers: dict[str, Server]) -> None:
