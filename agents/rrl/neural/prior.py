@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import Self
 
 import numpy as np
@@ -60,7 +61,8 @@ class NeuralPrior:
     """What configurations are expected to cost, from what was seen of a server.
 
     Life: :meth:`watch` with every window; :meth:`at` once :attr:`ready`; :meth:`move` if its machine differs
-    from the one that it was saved on.
+    from the one that it was saved on. Two threads may call :meth:`at` at once, as long as neither of the
+    others runs.
 
     Args:
         space: The configurations.
@@ -86,6 +88,7 @@ class NeuralPrior:
         if knowledge is not None and knowledge.reference is not None:
             self._refer(knowledge.reference)
         self._estimates: dict[tuple[int, float], tuple[LogCosts, tuple[str, ...]]] = {}
+        self._lock = Lock()  # of these: a fit asks for them in a thread of its own
 
     @property
     def ready(self) -> bool:
@@ -216,18 +219,19 @@ class NeuralPrior:
         """Return what configurations are expected to cost, and what is out of the training's range."""
         assert self.knowledge is not None, "watch a window first"
         key = round(load / BIN), left
-        found = self._estimates.pop(key, None)
-        if found is None:
-            of_bin = key[0] * BIN
-            knowledge = replace(self.knowledge, reference=self._nearest(of_bin))
-            if not knowledge.gpu:
-                knowledge = replace(knowledge, cores=knowledge.cores * left)
-            expected = estimate(self._space, knowledge, 2.0**of_bin)
-            found = costs_of(expected, self._objective), expected.unlike
-            if len(self._estimates) >= max(KEPT // self._space.size, LEAST_KEPT):
-                del self._estimates[next(iter(self._estimates))]  # the one asked for longest ago
-        self._estimates[key] = found
-        return found
+        with self._lock:
+            found = self._estimates.pop(key, None)
+            if found is None:
+                of_bin = key[0] * BIN
+                knowledge = replace(self.knowledge, reference=self._nearest(of_bin))
+                if not knowledge.gpu:
+                    knowledge = replace(knowledge, cores=knowledge.cores * left)
+                expected = estimate(self._space, knowledge, 2.0**of_bin)
+                found = costs_of(expected, self._objective), expected.unlike
+                if len(self._estimates) >= max(KEPT // self._space.size, LEAST_KEPT):
+                    del self._estimates[next(iter(self._estimates))]  # the one asked for longest ago
+            self._estimates[key] = found
+            return found
 
     def _nearest(self, load: float) -> Reference | None:
         """Return the reference whose load is nearest to one, in octaves; None if nothing was watched."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.agents.rrl.neural.neural_bed import OBJECTIVE, RATE, SPACE, knowledge, seen, state
 from tuner.agents.rrl import RRL
+from tuner.agents.rrl.neural.estimator import estimate
 from tuner.agents.rrl.neural.knowledge import SIZES
 from tuner.agents.rrl.neural.prior import NeuralPrior
 from tuner.agents.rrl.perception import SmoothPerception
+from tuner.agents.rrl.prior import LogCosts
 
 
 def prior_of(agent: RRL) -> NeuralPrior:
@@ -77,6 +81,29 @@ def test_estimates_are_kept_of_few_loads_only(monkeypatch: pytest.MonkeyPatch) -
     assert prior.at(5.0) is first
     assert prior.at(6.0) is not second
     assert all(array.base is None or array.base.shape == array.shape for array in first if array is not None)
+
+
+def test_two_threads_make_an_estimate_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a fit and a decision; neither fails for an estimate that the other is just forgetting."""
+    prior = NeuralPrior(SPACE, OBJECTIVE)
+    prior.watch(0, seen())
+    made: list[object] = []
+    elsewhere: list[LogCosts] = []
+    other = threading.Thread(target=lambda: elsewhere.append(prior.at(5.0)))
+
+    def slow(*given: Any) -> Any:
+        made.append(given)
+        if len(made) == 1:
+            other.start()
+            other.join(0.1)  # it comes here, too, unless it has to wait
+        return estimate(*given)
+
+    monkeypatch.setattr("tuner.agents.rrl.neural.prior.estimate", slow)
+    here = prior.at(5.0)
+    other.join()
+
+    assert len(made) == 1
+    assert elsewhere[0] is here
 
 
 def test_a_larger_batch_is_worth_a_new_estimate() -> None:
