@@ -14,6 +14,7 @@ from tests.builders import configuration
 from tests.control.daemon.daemon_bed import Bed, Running
 from tests.waiting import eventually
 from tuner.control.daemon import daemon as daemon_module
+from tuner.control.daemon.phase import NOT_STORED
 from tuner.control.store.order_book import orders_of, pause, resume
 from tuner.control.store.store import Store
 from tuner.errors import StorageError
@@ -153,7 +154,10 @@ def room_again(bed: Bed) -> int:
 
 
 def test_what_cannot_be_written_down_is_not_done(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk: the server stays as it is until there is room again. It is one error, however long."""
+    """A full disk: the server stays as it is until there is room again. It is one error, however long.
+
+    Meanwhile its phase, by which the live page and an alert go, is not `running`.
+    """
     bed.write(("a", "apply", ""))
     full = full_disk(monkeypatch, "decided")
     full.set()
@@ -161,8 +165,10 @@ def test_what_cannot_be_written_down_is_not_done(bed: Bed, monkeypatch: pytest.M
         eventually(lambda: sum("this turn is lost" in sentence for sentence in bed.said) >= 3)
         assert bed.running() == configuration()
         assert sum("this turn is lost" in sentence for sentence in bed.errors) == 1
+        assert keeper.workers["a"].phase == f"{NOT_STORED}: state s.db: database or disk is full"
         full.clear()
         eventually(lambda: keeper.workers["a"].turns > 3)
+        assert keeper.workers["a"].phase == "running"
 
     assert room_again(bed) == 1
     assert bed.running() != configuration()

@@ -24,7 +24,7 @@ from tests.control.lives.world import LARGEST, Killed, World
 from tuner.agents.agent import Agent
 from tuner.control.daemon import worker as worker_module
 from tuner.control.daemon.config import TargetConfig
-from tuner.control.daemon.phase import OVERDUE_WINDOW, Phase
+from tuner.control.daemon.phase import NOT_STORED, OVERDUE_WINDOW, Phase
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.stoppable_clock import Stopped
 from tuner.control.daemon.worker import Worker
@@ -106,7 +106,7 @@ class Keeper(Worker):
     @property
     def resumed(self) -> bool:
         """Whether it takes turns: it has resumed what was left."""
-        return self.phase in ("running", OVERDUE_WINDOW)
+        return self.phase.startswith(("running", OVERDUE_WINDOW, NOT_STORED))
 
     def _grids(self) -> dict[str, tuple[float, ...]]:
         return {}

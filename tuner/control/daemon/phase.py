@@ -11,9 +11,14 @@ from tuner.control.drive.windows import OVERDUE
 from tuner.errors import AdapterError
 from tuner.profiler.source import Clock
 
-__all__ = ["OVERDUE_WINDOW", "AbsentTarget", "Phase"]
+__all__ = ["NOT_STORED", "OVERDUE_WINDOW", "AbsentTarget", "Phase"]
 
 OVERDUE_WINDOW = "waiting: the server answers so slowly that its window is overdue"
+NOT_STORED = (
+    "waiting: what is measured cannot be stored, and nothing is changed until it can; "
+    "make room for the file, or make it writable"
+)
+"""Begins what is said while turns are lost; the store's own words follow."""
 
 
 class Phase:
@@ -30,24 +35,28 @@ class Phase:
         self._now = now
         self._clock = clock
         self._entered = ("starting", now())  # replaced as one: other threads read it
+        self._lost: tuple[str, float] | None = None  # likewise, while turns cannot be stored
         self._due = math.inf  # when the window under way is overdue
 
     @property
     def words(self) -> str:
         """What the worker does."""
-        words, _ = self._entered
-        return OVERDUE_WINDOW if words == "running" and self._overdue > 0 else words
+        return self._shown[0]
 
     @property
     def since(self) -> float:
         """Since when, s since 1970. The reason for which it waits may have changed meanwhile."""
-        words, since = self._entered
-        overdue = self._overdue
-        return self._now() - overdue if words == "running" and overdue > 0 else since
+        return self._shown[1]
 
     @property
-    def _overdue(self) -> float:
-        return self._clock.now() - self._due
+    def _shown(self) -> tuple[str, float]:
+        entered, lost = self._entered, self._lost
+        if entered[0] != "running":
+            return entered
+        if lost is not None:
+            return lost
+        overdue = self._clock.now() - self._due
+        return (OVERDUE_WINDOW, self._now() - overdue) if overdue > 0 else entered
 
     def enter(self, words: str) -> None:
         """Note what the worker does from now on."""
@@ -66,6 +75,15 @@ class Phase:
         """
         self._due = math.inf
         self.enter("running" if problem is None else f"waiting: {problem}")
+
+    def turn_lost(self, problem: str) -> None:
+        """Note that a turn could not be stored, and why."""
+        since = self._now() if self._lost is None else self._lost[1]
+        self._lost = (f"{NOT_STORED}: {problem}", since)
+
+    def turn_stored(self) -> None:
+        """Note that a turn was stored."""
+        self._lost = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

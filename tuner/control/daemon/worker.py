@@ -323,9 +323,11 @@ class Worker:
                     record = self._turn(driver, maintenance)
                 except StorageError as error:  # the driver does nothing that it could not write down
                     self._lost.add(str(error))
+                    self._phase.turn_lost(str(error))
                     self._clock.sleep(FIRST_PAUSE)
                     continue
                 self._lost.end()
+                self._phase.turn_stored()
                 self.record = record
                 self.turns += 1
                 self._time_change(record, begun, attachment.clock.now())

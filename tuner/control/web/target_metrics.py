@@ -32,7 +32,7 @@ class TargetMetrics:
         self.info = self._gauge(
             "target_info", "Mode, SLO and objective of a target.", "mode", "slo", "objective"
         )
-        self.up = self._gauge("target_up", "Whether a target is measured at present.")
+        self.up = self._gauge("target_up", "Whether a target is measured at present, and that stored.")
         self.paused = self._gauge("target_paused", "Whether an operator has paused it.")
         self.pinned = self._gauge("target_pinned", "Whether an operator has pinned it.")
         self.length = self._gauge(
