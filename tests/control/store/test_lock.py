@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -18,6 +20,7 @@ from tuner.errors import InvalidInput, StorageError
 HOLDER = """
 import sys
 from pathlib import Path
+from typing import NoReturn
 from tuner.control.store.lock import LockFile, locked_store
 with LockFile(Path(sys.argv[1])), locked_store(Path(sys.argv[1])):
     print("held", flush=True)
@@ -198,6 +201,22 @@ def test_a_lock_file_that_was_deleted_is_made_again(tmp_path: Path) -> None:
         with LockFile(path) as other:
             first.keep()
             assert not other.opened
+
+
+def test_a_folder_that_cannot_be_looked_into_ends_no_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as on a network drive that has gone for a moment; the lock is held all the same."""
+
+    def stale(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    with LockFile(tmp_path / "s.db") as lock:
+        with monkeypatch.context() as gone:
+            gone.setattr(os, "stat", stale)
+            lock.keep()
+        with pytest.raises(InvalidInput):
+            take(tmp_path / "s.db")
 
 
 def test_a_refused_one_leaves_no_descriptor(tmp_path: Path) -> None:

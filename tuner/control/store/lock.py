@@ -65,7 +65,7 @@ class LockFile(AbstractContextManager["LockFile"]):
 
     def keep(self) -> None:
         """Take the lock file again if somebody deleted it, so that the next process finds it."""
-        if not self._path.exists():
+        if not os.path.exists(self._path):  # pathlib raises where a disk fails
             with suppress(InvalidInput, StorageError):  # another time
                 self._take()
 
