@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders import SPACE, configuration
 from tests.control.store.store_bed import APPLY, plan_of_deletion, record, state
+from tuner.control.store.database import Database
 from tuner.control.store.history import history, windows
 from tuner.control.store.order_book import idle_mode
 from tuner.control.store.store import Store
@@ -66,3 +67,25 @@ def test_an_old_store_is_gone_on_with(old: Path) -> None:
     new = {quantity.name for quantity in QUANTITIES if f"{quantity.name} " not in DUMP.read_text()}
     assert new >= {"queue_mean", "batch_mean"}
     assert [row[name] for row in rows[:4] for name in new] == [None] * 4 * len(new)
+
+
+def test_two_processes_upgrade_a_store_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a daemon and an order beside it: what one finds done already is no damage."""
+    path, ask, asked = tmp_path / "s.db", Database._pragma, list[str]()
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("ALTER TABLE target DROP COLUMN attached; PRAGMA user_version = 2;")
+
+    def pragma(self: Database, name: str) -> Any:
+        found = ask(self, name)
+        asked.append(name)
+        if name == "user_version" and asked.count(name) == 2:  # it is to be upgraded, and not locked yet
+            Store(path).close()
+        return found
+
+    monkeypatch.setattr(Database, "_pragma", pragma)
+    Store(path).close()
+
+    monkeypatch.undo()
+    with closing(Store(path, reading=True)) as store:
+        assert store.rows("SELECT attached FROM target") == []

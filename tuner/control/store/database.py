@@ -243,8 +243,8 @@ class Database:
             raise Damaged(f"state {self.path}: is damaged: {found}")
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA synchronous = NORMAL")
-        while not reading and (upgrade := self._upgrade()):
-            self._db.executescript(upgrade)
+        if not reading:
+            self._upgrade()
         if (version := self._pragma("user_version")) != VERSION:
             raise StorageError(f"state {self.path}: has the old version {version}; a daemon upgrades it")
         self._add_missing_columns(reading)
@@ -283,12 +283,13 @@ class Database:
                 lacking[table] = names
         return lacking
 
-    def _upgrade(self) -> str:
-        """Return the SQL that upgrades the file to the next version; empty if it is not an older store."""
-        found = self._pragma("user_version")
-        if found not in UPGRADES:
-            return ""
-        return f"BEGIN IMMEDIATE; {UPGRADES[found]} PRAGMA user_version = {found + 1}; COMMIT;"
+    def _upgrade(self) -> None:
+        """Make an older store one of this version."""
+        while self._pragma("user_version") in UPGRADES:
+            with self.writing() as db:  # asked again: another process may have upgraded it since
+                if (found := self._pragma("user_version")) in UPGRADES:
+                    db.execute(UPGRADES[found])
+                    db.execute(f"PRAGMA user_version = {found + 1}")
 
     def _pragma(self, name: str) -> Any:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
