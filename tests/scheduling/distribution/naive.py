@@ -96,7 +96,9 @@ class Kairos(Base):
         order = sorted(self.waiting, key=lambda request: (request.arrival, request.session))
         return order[: 2 * len(self.spec.kinds)]
 
-    def refuse_lost(self) -> None:
+    def refuse_lost(self) -> bool:
+        """Refuse those looked at that are lost; whether there were any, and others may be looked at now."""
+        before = len(self.waiting)
         for request in self.look():
             kinds = range(max(self.spec.kinds) + 1)
             least = min(
@@ -105,12 +107,14 @@ class Kairos(Base):
             if self.now - request.arrival + self.travel + least > self.budget(request.session):
                 self.waiting.remove(request)
                 self.commands.append(Given(DROP, request.session, (request.number,)))
+        return len(self.waiting) < before
 
     def assign(self) -> None:
         if not self.idle or not self.waiting:
             return
         if self.refuse:
-            self.refuse_lost()
+            while self.refuse_lost():
+                pass
         instances = range(len(self.spec.kinds))
         looked_at = self.look()
         if not looked_at:

@@ -13,6 +13,7 @@ from tuner.scheduling.catalogue import build_policy, options_of
 from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.distribution.predictor import learn, predict, spread
 from tuner.scheduling.policy import arrive, finish, wake
+from tuner.testing.driver import drive
 
 QOS = 0.3
 KINDS = (0, 1, 1)
@@ -109,6 +110,22 @@ def test_what_is_not_known_yet_is_worth_as_much_as_the_fastest() -> None:
 
     assert weights[:2] == [[1.0, 1.0]] * 2
     assert weights[2] == pytest.approx([1.0, 1 / 3])
+
+
+@pytest.mark.parametrize("burst", [6, 200])
+def test_however_many_requests_are_lost_none_of_them_is_sent(burst: int) -> None:
+    """While the first executes for 9 of 10 ms all others are lost; what comes next finds the instance idle.
+
+    200 are more than one event has room to refuse.
+    """
+    sessions = [SessionSpec(name="a", slo=0.01, latency=np.array([[0.0, 0.009]]))]
+    spec = ClusterSpec(sessions=sessions, kinds=[0])
+    policy = build_policy("kairos", spec, options_of("kairos")(learn=False, refuse=True))
+
+    trace = drive(policy, [(0.0, 0, 0)] * burst + [(0.0095, 0, 0)])
+
+    assert trace.dropped == dict.fromkeys(range(1, burst), 0.009)
+    assert trace.ended == {0: 0.009, burst: pytest.approx(0.0185)}
 
 
 @pytest.mark.parametrize(("now", "left"), [(0.03, 0.03), (0.1, 0.0)])

@@ -195,15 +195,18 @@ def finish(policy: Kairos, accelerator: int, now: float) -> int:
 
 @njit_flat
 def wake(policy: Kairos, now: float) -> int:
-    """See :func:`tuner.scheduling.policy.wake`: something arrived or ended just now."""
+    """See :func:`tuner.scheduling.policy.wake`: something arrived or ended just now, or room was lacking."""
     cluster = policy.cluster
     begin(cluster, now)
     cluster.board[0].wake_at = NEVER
     if policy.pool.state[0].idle == 0 or policy.pool.state[0].waiting == 0:
         return OK
     count = _list_candidates(policy)
-    if policy.rule[0].refuses and _refuse(policy, count):
-        count = _list_candidates(policy)
+    while policy.rule[0].refuses and _refuse(policy, count):
+        if not _has_room(cluster):
+            cluster.board[0].wake_at = now
+            return OK
+        count = _list_candidates(policy)  # those that come next may be too late, too
     if count == 0:
         return OK
     instances = cluster.accelerators.size
@@ -246,6 +249,13 @@ def _list_candidates(policy: Kairos) -> int:
         policy.candidates[index].position = policy.pointers[queue]
         policy.pointers[queue] += 1
     return int(policy.candidates.size)
+
+
+@njit_flat
+def _has_room(cluster: Cluster) -> bool:
+    """Whether this event can still refuse all candidates, and then send a request to every instance."""
+    most = (PER_INSTANCE + 1) * cluster.accelerators.size
+    return bool(cluster.board[0].commands + most <= cluster.commands.size)
 
 
 @njit_flat
