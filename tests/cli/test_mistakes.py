@@ -49,6 +49,10 @@ FILES = {
     "deep.json": "[" * 200_000 + "]" * 200_000,
     "cluster.yaml": "previous: deep.json\nsessions: [{name: s, slo_ms: 9, rate: 3, alpha_ms: 1, beta_ms: 2}]",
     "parts.yaml": "previous: deep.json\npartitions: 1\nmodels: [{name: m, memory_mib: 1, rate: 1}]",
+    "endless.json": '{"assignment": {"m": Infinity}, "backends": [{"name": "a", "duty_cycle_ms": 1, '
+    '"sessions": [{"name": "s", "batch": 1e999, "rate": 1}]}]}',
+    "epoch.yaml": "previous: endless.json\nsessions: [{name: s, slo_ms: 9, rate: 3, profile_ms: {1: 3}}]",
+    "next.yaml": "previous: endless.json\npartitions: 1\nmodels: [{name: m, memory_mib: 1, rate: 1}]",
     "text.db": "no store",
     "nowhere.yaml": "targets: [{name: a, url: 'sim://m', slo: p95=1s}]\nstate: nowhere/x.db",
     "policy/policy.json": "{",
@@ -282,10 +286,12 @@ plan instances list.yaml --rule foo                   | error: --rule: 'foo' is 
 plan cluster missing.yaml                             | missing.yaml
 plan cluster empty.yaml                               | empty.yaml
 plan cluster cluster.yaml                             | deep.json is no plan that `tuner plan
+plan cluster epoch.yaml                               | endless.json is no plan that `tuner plan
 plan partition                                        | FILE.yaml: is missing
 plan partition list.yaml                              | list.yaml
 plan partition broken.yaml                             | broken.yaml
 plan partition parts.yaml                             | deep.json is no stored partition
+plan partition next.yaml                              | endless.json is no stored partition
 plan query missing.yaml                               | missing.yaml
 plan query number.yaml                                | number.yaml
 plan query cyclic.yaml                                | cyclic

@@ -169,7 +169,7 @@ class ClusterFile(StrictPart):
         path = file_beside(name, info)
         try:
             plan_from_json(parse_json(path.read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"{path} is no plan that `tuner plan cluster --json` stored: {error}") from None
         return str(path)
 

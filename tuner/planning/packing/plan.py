@@ -139,7 +139,7 @@ def plan_from_json(content: Mapping[str, Any]) -> ClusterPlan:
     """Return a stored plan as far as the next epoch needs it: who hosts what.
 
     Raises:
-        ValueError, KeyError, TypeError: It is none.
+        ValueError, KeyError, TypeError, OverflowError: It is none.
     """
     backends = []
     for backend in content["backends"]:

@@ -62,7 +62,7 @@ class PartitionFile(StrictPart):
             try:
                 stored = parse_json(path.read_bytes())["assignment"]
                 given = {str(name): int(part) for name, part in stored.items()}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 raise ValueError(f"{path} is no stored partition") from None
         for name, part in (given or {}).items():
             if not 0 <= part < info.data.get("partitions", part + 1):

@@ -196,7 +196,7 @@ def _checked_window(value: Any, place: str) -> Mapping[str, Any]:
     names = ("alpha", "beta", "largest", "executions")
     if profile is not None and not (
         isinstance(profile, dict)
-        and all(isinstance(profile.get(name), int | float) and profile[name] >= 0 for name in names)
+        and all(isinstance(profile.get(name), int | float) and 0 <= profile[name] < 1 << 53 for name in names)
         and profile["alpha"] + profile["beta"] > 0
     ):
         raise InvalidInput(f"--profiles {place}", "has a damaged profile", _FIX)
