@@ -59,9 +59,9 @@ class Base:
         return sorted(self.idle, key=lambda instance: (self.largest(instance, 0), instance))
 
     def base(self, session: int) -> list[int]:
-        """The instances that keep the SLO at the largest size; else the fastest."""
+        """The instances that keep the SLO at the largest size, with the way there; else the fastest."""
         times = {i: self.largest(i, session) for i in range(len(self.spec.kinds))}
-        kept = [i for i, time in times.items() if time <= self.budget(session)]
+        kept = [i for i, time in times.items() if time + self.travel <= self.budget(session)]
         return kept or [i for i, time in times.items() if time == min(times.values())]
 
     def send(self, request: Request, instance: int) -> None:

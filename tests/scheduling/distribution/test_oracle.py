@@ -23,3 +23,14 @@ def test_the_largest_go_to_the_base_and_the_smallest_to_others_in_time() -> None
         (10.0, 1, 6, 17.0),
         (17.0, 1, 5, 23.0),
     ]
+
+
+def test_an_instance_that_the_way_makes_late_at_the_largest_size_is_no_base() -> None:
+    """9 items take the slow one 9 s, and 1 s more to get there: it is given the smallest within 9.5 s."""
+    sizes = np.arange(10.0)
+    session = SessionSpec(name="m", slo=9.5, latency=np.array([sizes, 0.8 * sizes]))  # s
+    spec = ClusterSpec(sessions=[session], kinds=[0, 1], delays=Delays(control=1.0))
+
+    trace = drive(build(spec), [(0.0, 0, 0)] * 4, items=[5, 9, 4, 6])
+
+    assert [(now, c.accelerator, c.items) for now, c in trace.batches[:2]] == [(0.0, 1, 9), (0.0, 0, 4)]

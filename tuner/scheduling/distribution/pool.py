@@ -76,12 +76,12 @@ def make_pool(cluster: Cluster) -> Pool:
 
 
 def base_instances(cluster: Cluster) -> np.ndarray:
-    """Return per accelerator and session whether it is a base instance: meets the SLO at the largest size.
+    """Return per accelerator and session whether it is a base instance.   # (N, M) bool.
 
-    If none does, the fastest are taken for base instances.   # (N, M) bool
+    One meets the SLO at the largest size, with the way there. If none does, the fastest are taken for such.
     """
-    time = _largest_times(cluster)
-    base = time <= cluster.sessions["budget"]
+    time, board = _largest_times(cluster), cluster.board[0]
+    base = time + (board.d_control + board.d_data) <= cluster.sessions["budget"]
     return np.asarray(np.where(base.any(axis=0), base, time == time.min(axis=0)))
 
 
