@@ -55,6 +55,8 @@ class SearchAgent(Bookkeeper[S]):
         """Level -> the proposal on the way to which the agent is."""
         self._closed: dict[int, set[int]] = {}
         """Level -> proposals that could not be reached."""
+        self._ends: dict[int, tuple[int, float]] = {}
+        """Level -> the best measured, and the grid steps left to it where the way to it ended."""
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Go to the present proposal, as far as allowed; or to the best, once the budget is used."""
@@ -62,10 +64,10 @@ class SearchAgent(Bookkeeper[S]):
         for _ in range(TRIES):
             target, searching = self._target(state)
             choice = self._toward(target, allowed, state.configuration)
+            if not searching:
+                return self._hold(state, target, choice, allowed)
             if choice is not None:
                 return choice
-            if not searching:
-                break
             self._targets.pop(state.level)
             self._closed.setdefault(state.level, set()).add(target)
         return self.best(state, allowed)
@@ -92,6 +94,23 @@ class SearchAgent(Bookkeeper[S]):
                 return self._targets[level], True
         least = self.records[level].least()
         return (state.configuration if least is None else least), False
+
+    def _hold(self, state: State, best: int, toward: int | None, allowed: np.ndarray) -> int:
+        """Go on toward the best measured; where no step leads nearer to it, choose the best of those allowed.
+
+        From then on a step must lead nearer than to where the way ended: others would lead to and fro.
+        """
+        steps = self.space.distances(best)[self.space.canonical]
+        if toward is None:
+            held = self.best(state, allowed)
+            if held != state.configuration:
+                self._ends[state.level] = best, float(steps[state.configuration])
+            return held
+        target, end = self._ends.get(state.level, (best, math.inf))
+        left = float(steps[toward])
+        if left == 0.0:
+            self._ends.pop(state.level, None)
+        return toward if left < end or target != best else self.best(state, allowed)
 
     def _first_or_next(self, level: int) -> int | None:
         nearest = self.records.nearest(level)

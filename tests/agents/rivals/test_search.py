@@ -119,6 +119,20 @@ def test_a_best_that_is_out_of_reach_leaves_what_is_in_reach() -> None:
     assert agent.select(at(0), np.array([0])) == 0
 
 
+def test_a_best_that_stays_out_of_reach_leaves_the_best_in_reach() -> None:
+    """It goes as near as it can once, not again and again; where the best is in reach again it is held."""
+    agent = RandomSearch(SPACE, SearchParameters(budget=3))
+    best, near, far = SPACE.size - 1, SPACE.size - 2, 0
+    for configuration, cost in ((best, 0.1), (near, 0.9), (far, 0.5)):
+        agent.update(at(configuration), configuration, cost, at(configuration))
+    chosen = [far]
+    for _ in range(6):
+        chosen.append(agent.select(at(chosen[-1]), np.array([far, near])))
+
+    assert chosen == [far, near, far, far, far, far, far]
+    assert agent.select(at(far), np.array([far, near, best])) == best
+
+
 def test_all_measured_ends_the_search() -> None:
     """A budget larger than the space is no reason to go round in circles."""
     agent = RandomSearch(SPACE, SearchParameters(budget=10_000))
