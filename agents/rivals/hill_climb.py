@@ -154,7 +154,7 @@ class HillClimb(SearchAgent[HillClimbParameters]):
         if climb.restarts <= self.parameters.restarts:
             climb.descending = climb.slow = climb.kept = False
             self._homes[level] = set()
-            self._move(level, self._far_away(level, record))
+            self._move(level, self._far_away(climb.home, level, record))
         return None
 
     def _move(self, level: int, home: int) -> None:
@@ -205,12 +205,16 @@ class HillClimb(SearchAgent[HillClimbParameters]):
             return int(known[np.argmin(record.cost[known])])
         return home
 
-    def _far_away(self, level: int, record: LevelCosts) -> int:
-        """Return the configuration farthest from all that were measured, drawn among equals."""
-        distances = np.min([self.space.distances(int(c)) for c in record.measured], axis=0)
+    def _far_away(self, home: int, level: int, record: LevelCosts) -> int:
+        """Return the configuration farthest from all that were measured, or from home if none was.
+
+        Among equals it is drawn.
+        """
+        known = record.measured if record.measured.size else np.array([home])
+        distances = np.min([self.space.distances(int(c)) for c in known], axis=0)
         open_ones = self._unmeasured(level, self.space.distinct)
         if not open_ones.size:
-            return int(record.measured[0])
+            return int(known[0])
         farthest = open_ones[distances[open_ones] == distances[open_ones].max()]
         return int(self._generator.choice(farthest))
 

@@ -96,6 +96,14 @@ def test_restarts_far_away() -> None:
     assert ends == [(1, 1), (9, 9)]
 
 
+def test_a_restart_where_nothing_could_be_measured_leads_far_from_home() -> None:
+    """Home and all around it are out of reach; a corner of the plane is not."""
+    agent = HillClimb(PLANE, HillClimbParameters(start=96, radius=1.0, restarts=1))
+
+    assert agent.select(at(0), np.array([0])) == 0
+    assert agent._climbs[LOW].home == 0
+
+
 def test_finds_a_good_configuration_on_the_bed() -> None:
     """Cold, median of 5 seeds."""
     space = make_space()
