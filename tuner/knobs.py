@@ -60,7 +60,7 @@ class Role(StrEnum):
     """
 
     BATCH = "batch"
-    """How many requests are executed together at most; 1 is no batching."""
+    """How many requests are executed together at most; 1 is no batching, 0 no limit of the knob's own."""
     DELAY = "delay"
     """How long a request waits at most for others to join its batch, s."""
     PARALLELISM = "parallelism"

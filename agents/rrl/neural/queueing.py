@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tuner.agents.rrl.neural.knowledge import ServerKnowledge
+from tuner.agents.rrl.neural.knowledge import SIZES, ServerKnowledge
 from tuner.knobs import KnobSpace, Role
 
 __all__ = ["Queue", "Settings", "queue_of", "settings_of", "split_time"]
@@ -67,7 +67,8 @@ def settings_of(space: KnobSpace, cores: float) -> Settings:
     """Return what every configuration of a space means.
 
     0 threads or executions at once are left to the server. It is taken to have one for each core, but may
-    count hardware threads.
+    count hardware threads. A batch limit of 0 is no limit. It counts as the largest of the grid, or of
+    :data:`~tuner.agents.rrl.neural.knowledge.SIZES`.
 
     Args:
         space: The knobs.
@@ -82,7 +83,8 @@ def settings_of(space: KnobSpace, cores: float) -> Settings:
             values = space.column(knob.name) * knob.places
         return values
 
-    batch = np.maximum(column(Role.BATCH, 1.0), 1.0)
+    limit = column(Role.BATCH, 1.0)
+    batch = np.where(limit == 0.0, max(float(limit.max()), float(SIZES[-1])), np.maximum(limit, 1.0))
     delay = np.where(batch == 1.0, 0.0, column(Role.DELAY, 0.0))
     threads = [column(role, 1.0) for role in THREADS]
     automatic = np.stack([values == 0.0 for values in threads], axis=1)

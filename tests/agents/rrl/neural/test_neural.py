@@ -75,6 +75,14 @@ def test_the_load_forms_batches_up_to_the_largest() -> None:
     assert heavy.formed.max() > 4
 
 
+@pytest.mark.parametrize(("grid", "batches"), [((0, 1), [64, 1]), ((0, 16, 128), [128, 16, 128])])
+def test_no_batch_limit_is_read_as_the_largest(grid: tuple[float, ...], batches: list[float]) -> None:
+    """The 0 of a dispatcher's `batch_cap` leaves batches to its sessions; they are not batches of 1."""
+    space = KnobSpace([Knob(name="batch_cap", grid=grid, default=0, role=Role.BATCH)])
+
+    assert settings_of(space, 2.0).batch.tolist() == batches
+
+
 def test_each_gpu_has_its_own_instances() -> None:
     """A server with four of them executes four times as much at once."""
     knobs = [replace(knob, places=4) if knob.role is Role.PARALLELISM else knob for knob in SPACE.knobs]
