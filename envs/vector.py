@@ -27,8 +27,9 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
     """Environments side by side: the same observations, rewards and infos as of each alone.
 
     Where an episode ended, the next step resets that environment and ignores its action (gymnasium's
-    ``NEXT_STEP``). Infos are arrays with one entry per environment, and ``_name`` says which environments
-    have one; ``configuration``, ``measurement`` and ``disturbed`` are arrays of objects.
+    ``NEXT_STEP``). A backend that fails in that reset ends the new episode as in any other step, and the step
+    after it resets again. Infos are arrays with one entry per environment, and ``_name`` says which
+    environments have one; ``configuration``, ``measurement`` and ``disturbed`` are arrays of objects.
 
     Args:
         envs: At least one, of one kind.
@@ -79,6 +80,7 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
 
         Raises:
             InvalidInput: There are more or fewer seeds than environments, or there is no such configuration.
+            AdapterError: A backend cannot be reached or refuses the first configuration.
         """
         seeds: list[int | None]
         if seed is None:
@@ -124,11 +126,13 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
         measured = self._measure_all([window for _, window in waiting]) if waiting else []
         for (i, _), one in zip(waiting, measured, strict=True):
             env = self.envs[i]
-            if self._ended[i]:
-                observation, info = env.end_reset(_measurement(one))
+            if isinstance(one, AdapterError):
+                rows[i] = env.fail_step(one)
+            elif self._ended[i]:
+                observation, info = env.end_reset(one)
                 rows[i] = observation, 0.0, False, False, info
             else:
-                rows[i] = env.fail_step(one) if isinstance(one, AdapterError) else env.end_step(one)
+                rows[i] = env.end_step(one)
         observations, rewards, terminated, truncated, infos = zip(*rows, strict=True)
         self._ended = np.array(terminated) | np.array(truncated)
         return (

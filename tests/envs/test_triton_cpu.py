@@ -290,6 +290,32 @@ def test_failure_in_vector_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.tolist() == [False, False]
 
 
+def test_failure_in_a_reset_of_the_vector_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that fails in the window of such a reset ends the new episode; the others go on."""
+    vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", window=1.0)
+    vector.reset(seed=3)
+    assert isinstance(vector, ServingVectorEnv)
+    first = vector.envs[0]
+    refuse(first, monkeypatch)
+    vector.step(np.array([7, 40]))
+
+    def measure(window: serving.Window) -> Measurement:
+        if window.plant.backend is first.backend:
+            raise Refused("out of memory")
+        return serving.measure(window)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tuner.envs.vector.measure", measure)
+        _, rewards, _, truncated, infos = vector.step(np.array([7, 40]))
+    _, after, _, again, _ = vector.step(np.array([7, 40]))
+
+    assert rewards[0] == WORST_REWARD < rewards[1]
+    assert truncated.tolist() == [True, False]
+    assert infos["error"].tolist() == ["out of memory", None]
+    assert after[0] == 0.0
+    assert again.tolist() == [False, False]
+
+
 @pytest.mark.parametrize("p95", [math.nan, math.inf])
 def test_what_is_not_measured_is_not_learned_from(monkeypatch: pytest.MonkeyPatch, p95: float) -> None:
     """The reward of such a window is -50, its cost unknown; training skips and counts it."""
