@@ -133,7 +133,8 @@ class Report(Stored):
     failed_requests: int = 0
     sent_requests: int = 0
     reconfigurations: int = 0
-    windows_to_slo: dict[str, int] = Field(default_factory=dict)
+    windows_to_slo: dict[str, int] = Field(default_factory=dict, exclude=True)
+    """Reports of before have it, always empty."""
     profile: dict[str, Number] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
 
