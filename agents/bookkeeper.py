@@ -98,8 +98,9 @@ class Bookkeeper(ABC, Generic[P]):
         record = self.records.nearest(state.level)
         if record is None:
             return self._best_unmeasured(state, allowed)
-        windows = np.clip(record.count[allowed], 1, 1 / SLOWEST)
-        costs = record.cost[allowed] * (1.0 + self.parameters.noise / np.sqrt(windows))
+        numbers = self.space.canonical[allowed]
+        windows = np.clip(record.count[numbers], 1, 1 / SLOWEST)
+        costs = record.cost[numbers] * (1.0 + self.parameters.noise / np.sqrt(windows))
         best = cheapest(costs, allowed, state)
         return self._best_unmeasured(state, allowed) if best is None else best
 

@@ -11,6 +11,7 @@ from tests.agents.bed import HIGH, LOW, RATES, make_space, surface
 from tuner.agents import State
 from tuner.agents.rivals.random_search import RandomSearch
 from tuner.agents.rivals.search import SearchParameters
+from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()
 TRUTH = surface(SPACE, RATES[HIGH])
@@ -131,6 +132,17 @@ def test_a_best_that_stays_out_of_reach_leaves_the_best_in_reach() -> None:
 
     assert chosen == [far, near, far, far, far, far, far]
     assert agent.select(at(far), np.array([far, near, best])) == best
+
+
+def test_what_is_equal_in_effect_costs_the_same() -> None:
+    """One number stands for all of them in what was measured, whichever of them is allowed."""
+    batch = Knob(name="batch", grid=(1, 2), default=1)
+    delay = Knob(name="delay", grid=(0, 1), default=0, idle_when=("batch", 1.0))
+    agent = RandomSearch(KnobSpace([batch, delay]))
+    for configuration, cost in ((0, 0.5), (2, 0.9)):
+        agent.update(at(configuration), configuration, cost, at(configuration))
+
+    assert agent.best(at(2), np.array([1, 2])) == 1
 
 
 def test_all_measured_ends_the_search() -> None:
