@@ -65,7 +65,7 @@ class ExactCosts:
                 self._objective.cost(row_measurement(arrays, row, any_one)) for row in range(arrays.rate.size)
             ]
             self._known[rounded] = _mean_known(np.array(costs).reshape(WINDOWS, self._simulator.size))
-        return self._known[rounded]
+        return self._known[rounded].copy()
 
 
 def rounded_rate(rate: float) -> float:
