@@ -85,10 +85,11 @@ class SimulatedTriton:
         target: str = "sim://mlp",
     ) -> None:
         self._space = triton_space(server, grids)
-        batches, _, instances = (knob.grid for knob in self._space.knobs)
-        largest, most = int(max(*batches, 32)), int(max(*instances, 16))
-        self._kinds = _kinds(largest, most)
-        self._world = World(server, schedule, seed=seed, largest=largest, instances=most, shape=shape)
+        largest = int(max(*self._space.knobs[0].grid, 32))
+        self._kinds = _kinds(largest, MOST_INSTANCES)
+        self._world = World(
+            server, schedule, seed=seed, largest=largest, instances=MOST_INSTANCES, shape=shape
+        )
         self._target = target
         self._grids, self._schedule, self._shape = grids, schedule, shape
         self._world.configure(batching_of(self._space.effective(self._space.default)), fresh=False)

@@ -110,3 +110,19 @@ def test_windows_have_the_servers_own_names() -> None:
     _, _, _, _, info = env.step(np.int64(SPACE.encode(SPACE.default.replace(batch_timeout=0.005))))
     assert info["configuration"] == SPACE.effective(SPACE.default)
     env.close()
+
+
+def test_more_instances_than_cores_are_simulated() -> None:
+    """As many as a live server takes: the machine's two cores do not limit them."""
+    knobs = [
+        Knob(name="batch", grid=(4,), default=4, role=Role.BATCH),
+        Knob(name="instances", grid=(1, 64), default=1, role=Role.PARALLELISM),
+    ]
+    env = twin_env(ServerModel(), KnobSpace(knobs), OBJECTIVE, rate=50.0, window=1.0, episode_windows=2)
+    env.reset(seed=1)
+
+    _, _, _, _, info = env.step(np.int64(1))
+
+    assert info["configuration"]["instances"] == 64
+    assert info["measurement"].requests > 0
+    env.close()
