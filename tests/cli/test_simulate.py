@@ -199,6 +199,16 @@ def test_without_requests_there_is_an_outcome_but_no_goodput(run: Run, command: 
             "planner: symphony\nmemory_mib: 10\naccelerators: 2\nsessions:\n  - {memory_mib: 12, ",
             "line 3: memory_mib: is 10, but every accelerator loads all models under symphony: 12 MiB",
         ),
+        (
+            "policy: eager\n",
+            "planner: nexus\nrequests: 50\n",
+            "line 3: requests: a `planner` needs `accelerators` and `seconds`; leave it out",
+        ),
+        (
+            "policy: eager\naccelerators: 2\n",
+            "planner: symphony\ninstances: [{type: g4dn.xlarge, count: 1}]\n",
+            "line 3: instances: a `planner` needs `accelerators` and `seconds`; leave it out",
+        ),
     ],
 )
 def test_a_mistake_in_the_file_names_line_and_field(

@@ -85,14 +85,10 @@ def simulate_epochs(
 
 def _check(scenario: Scenario) -> None:
     """Raise InvalidInput if the scenario is none that a planner can plan for."""
-    if scenario.planner is None or scenario.rental is not None or scenario.requests is not None:
-        raise InvalidInput(
-            "planner", "needs `accelerators` and `seconds`", "remove `instances` and `requests`"
-        )
-    if scenario.unlike_accelerators:
-        raise InvalidInput("planner", scenario.unlike_accelerators)
-    if scenario.too_little_memory:
-        raise InvalidInput("memory_mib", scenario.too_little_memory)
+    if scenario.planner is None:
+        raise InvalidInput("planner", "there is none", "use `tuner.cluster.simulate`")
+    for name, problem in scenario.unplannable().items():  # the first is told
+        raise InvalidInput(name, problem)
 
 
 def _advance(planner: Planner, until: float) -> Iterator[float]:

@@ -114,23 +114,27 @@ class Scenario(Form):
             problem = "gives a time, but the scenario is measured over its `requests`; leave one of them out"
             name = "seconds" if "seconds" in self.model_fields_set else "warmup_seconds"
             wrong.append(mistake(problem, name))
-        if problem := self.unlike_accelerators:
-            wrong.append(mistake(problem, "planner"))
-        if problem := self.too_little_memory:
-            wrong.append(mistake(problem, "memory_mib"))
-        return wrong
+        return wrong + [mistake(problem, name) for name, problem in self.unplannable().items()]
 
-    @property
-    def unlike_accelerators(self) -> str:
-        """Why the planner cannot plan for the accelerators, in words; empty if it can, or there is none."""
-        if self.planner in (None, "symphony") or self.accelerators is None or len(self.hardware.kinds) < 2:
+    def unplannable(self) -> dict[str, str]:
+        """Return why the planner cannot plan, in words by field; empty if it can, or there is none."""
+        if self.planner is None:
+            return {}
+        problem = "a `planner` needs `accelerators` and `seconds`; leave it out"
+        given = {"instances": self.instances, "requests": self.requests}
+        wrong = {name: problem for name, value in given.items() if value is not None}
+        wrong |= {"planner": self._unlike_accelerators(), "memory_mib": self._too_little_memory()}
+        return {name: problem for name, problem in wrong.items() if problem}
+
+    def _unlike_accelerators(self) -> str:
+        """Return why the planner cannot plan for the accelerators, in words; empty if it can."""
+        if self.planner == "symphony" or self.accelerators is None or len(self.hardware.kinds) < 2:
             return ""
         kinds = ", ".join(self.hardware.kinds)
         return f"{self.planner} plans for equal accelerators, not for {kinds}; the policy nexus does so"
 
-    @property
-    def too_little_memory(self) -> str:
-        """Why accelerators cannot load all models, as `symphony` has them do, in words; empty if they can."""
+    def _too_little_memory(self) -> str:
+        """Return why accelerators cannot load all models, as under `symphony`; empty if they can."""
         need = sum(session.copies * session.memory_mib for session in self.sessions)
         if self.planner != "symphony" or self.memory_mib is None or need <= self.memory_mib * (1 + ROUNDING):
             return ""
