@@ -20,6 +20,7 @@ from tuner.cluster.execution import Execution, lengthen, make_execution
 from tuner.cluster.outcome import Outcome, make_session_outcome
 from tuner.cluster.requests import Arriving, Chunk
 from tuner.cluster.statistics import Totals, clear, make_totals
+from tuner.errors import InvalidInput
 from tuner.scheduling.cluster import ClusterSpec, grow
 from tuner.scheduling.log import EventLog
 from tuner.scheduling.vocabulary import FULL, OK
@@ -255,7 +256,13 @@ def simulate(
         progress: Called a few times per second or more often with the share done so far, in [0, 1].
         most_bad: Late or dropped requests of each session beyond which the simulation stops early, with
             the counts up to then.   # (M,)
+
+    Raises:
+        InvalidInput: It has a planner, which would be ignored.
     """
+    if (planner := getattr(scenario, "planner", None)) is not None:
+        fix = "use `simulate_epochs` of `tuner.cluster.epochs`, or a copy with planner=None"
+        raise InvalidInput("planner", f"{planner} does not plan here", fix)
     simulation = Simulation(scenario, log=log)
     begin, end, last = scenario.interval
     simulation.measure(begin, end)

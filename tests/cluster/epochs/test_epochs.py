@@ -188,7 +188,8 @@ def test_the_goodput_is_that_under_the_planner() -> None:
     found = goodput(made, tolerance=0.2)
 
     tried = made.scaled(found.multiplier)
-    assert found.outcome == simulate_epochs(tried).outcome != simulate(tried)
+    unplanned = tried.model_copy(update={"planner": None})
+    assert found.outcome == simulate_epochs(tried).outcome != simulate(unplanned)
     with pytest.raises(InvalidInput, match="needs `accelerators` and `seconds`"):
         goodput(scenario(requests=100))
 
@@ -197,3 +198,13 @@ def test_a_planner_needs_a_time() -> None:
     """Not a number of requests."""
     with pytest.raises(InvalidInput, match="needs `accelerators` and `seconds`"):
         simulate_epochs(scenario(requests=100))
+
+
+def test_a_planner_is_never_ignored() -> None:
+    """`simulate` makes no plans, and `simulate_epochs` needs somebody who makes them."""
+    planned = scenario()
+
+    with pytest.raises(InvalidInput, match="planner: nexus does not plan here; use `simulate_epochs` of"):
+        simulate(planned)
+    with pytest.raises(InvalidInput, match="planner: there is none; use `tuner.cluster.simulate`"):
+        simulate_epochs(planned.model_copy(update={"planner": None}))
