@@ -9,7 +9,7 @@ import numpy as np
 
 from tuner.cluster.scenario import Network, Scenario, Session
 from tuner.cluster.scenario.session import FASTEST
-from tuner.envs.cluster_backend import SimulatedCluster
+from tuner.envs.cluster_backend import SimulatedCluster, check_scenario
 from tuner.envs.making import makes_environments
 from tuner.envs.serving import UNKNOWN, Levels, Plant, ServingEnv
 from tuner.envs.vector import MeasureInThreads, ServingVectorEnv, check_count
@@ -114,7 +114,7 @@ def cluster(
 
     Args:
         scenario: The cluster and its load; :data:`EXAMPLE` if None. Its policy must be ``symphony``, whose
-            other options are kept.
+            other options are kept, and it must have no planner.
         rate: Requests/s of all sessions instead of the scenario's, or a range from which each episode draws
             its rate (log-uniform).
         objective: ``gpu`` or ``latency``; what is least while the bad rate is kept.
@@ -129,10 +129,7 @@ def cluster(
     chosen = EXAMPLE if scenario is None else scenario
     if not isinstance(chosen, Scenario):
         raise InvalidInput("scenario", f"{chosen!r} is no `Scenario`", "make one in Python")
-    if chosen.policy != "symphony":
-        raise InvalidInput(
-            "policy", f"{chosen.policy} has no knobs", "the scenario's policy must be symphony"
-        )
+    check_scenario(chosen)
     check_choice("objective", objective, ("gpu", "latency"))
     rates = None if rate is None else rate_range(rate, FASTEST)
     slo = Slo(statistic="p95", latency=chosen.each_session[0].slo)

@@ -20,7 +20,17 @@ from tuner.profile import BatchingProfile
 from tuner.scheduling.batching.symphony import SymphonyOptions, reconfigure
 from tuner.scheduling.knobs import configuration_of, options_from, scheduler_space
 
-__all__ = ["SimulatedCluster"]
+__all__ = ["SimulatedCluster", "check_scenario"]
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Raise InvalidInput if the scheduler of a scenario has no knobs, or a planner changes its cluster."""
+    if scenario.planner is not None:
+        problem = f"{scenario.planner} does not plan here, where all accelerators are in use"
+        raise InvalidInput("planner", problem, "leave it out, and write policy: symphony")
+    if scenario.policy != "symphony":
+        problem = f"{scenario.policy} has no knobs"
+        raise InvalidInput("policy", problem, "the scenario's policy must be symphony")
 
 
 class SimulatedCluster:
@@ -34,12 +44,11 @@ class SimulatedCluster:
         space: The knobs; all of them if None.
 
     Raises:
-        InvalidInput: The policy has no knobs.
+        InvalidInput: The policy has no knobs, or the scenario has a planner.
     """
 
     def __init__(self, scenario: Scenario, space: KnobSpace | None = None) -> None:
-        if scenario.policy != "symphony":
-            raise InvalidInput("policy", f"{scenario.policy} has no knobs", "use symphony")
+        check_scenario(scenario)
         self._space = space or scheduler_space()
         self._scenario = scenario
         self._simulation = Simulation(scenario)

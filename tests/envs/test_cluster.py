@@ -183,6 +183,10 @@ def test_bad_arguments(arguments: dict[str, object]) -> None:
     ("arguments", "words"),
     [
         ({"scenario": "cluster.yaml"}, "scenario: 'cluster.yaml' is no `Scenario`"),
+        (
+            {"scenario": SMALL.model_copy(update={"planner": "symphony"})},
+            "planner: symphony does not plan here, where all accelerators are in use; leave it out",
+        ),
         ({"space": {"batch_cap": (1, 2)}}, "space: {'batch_cap': (1, 2)} is no `KnobSpace`"),
         ({"space": KnobSpace([Knob(name="batch_cap", grid=(1, 1.5), default=1)])}, "1.5 is no whole number"),
         ({"space": KnobSpace([Knob(name="threads", grid=(1, 2), default=1)])}, "knob threads: unknown"),
