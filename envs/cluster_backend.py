@@ -51,7 +51,7 @@ class SimulatedCluster:
         check_scenario(scenario)
         self._space = space or scheduler_space()
         self._scenario = scenario
-        self._simulation = Simulation(scenario)
+        self._simulation = Simulation(scenario.model_copy(update={"requests": None}))  # an episode has more
         self._options: SymphonyOptions = TypeAdapter(SymphonyOptions).validate_python(scenario.options)
         self._configuration = Configuration(
             {name: configuration_of(self._options)[name] for name in self._space.names}

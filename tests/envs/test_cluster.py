@@ -244,6 +244,13 @@ class TestBackend:
 
         assert backend.current() == backend.space.default
 
+    def test_requests_do_not_end_with_the_scenario(self, backend: SimulatedCluster) -> None:
+        """As many come in each window, however many the scenario has."""
+        short = SimulatedCluster(SMALL.model_copy(update={"requests": 20}))
+
+        assert short.measure(1.0).requests == backend.measure(1.0).requests > 200
+        assert short.measure(1.0).requests > 200
+
     def test_a_missing_knob_is_named(self, backend: SimulatedCluster) -> None:
         """A configuration gives every knob a value."""
         with pytest.raises(InvalidInput, match="batch_cap"):
