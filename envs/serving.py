@@ -226,6 +226,7 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         """Begin an episode.
 
         Raises:
+            InvalidInput: ``options["configuration"]`` is the number of none; the episode before goes on.
             AdapterError: The backend cannot be reached or refuses the first configuration.
         """
         return self.end_reset(measure(self.begin_reset(seed=seed, options=options)))
@@ -261,6 +262,8 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
 
     def begin_reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Window:
         """Open the plant for an episode and apply the first configuration; return the window to measure."""
+        given = (options or {}).get("configuration")
+        number = self._default if given is None else self.number_of(given, "options['configuration']")
         super().reset(seed=seed)
         if self._fresh:
             self.close()
@@ -268,8 +271,7 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
             self._plant = self._open_plant(self.np_random)
         self._windows, self._level = 0, None
         self._ratios.clear()
-        number = (options or {}).get("configuration")
-        return self._apply(self._default if number is None else self.number_of(number))
+        return self._apply(number)
 
     def end_reset(self, measured: Measurement) -> tuple[np.ndarray, dict[str, Any]]:
         """Return what `reset` returns, given the measurement of that window."""
@@ -288,8 +290,12 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
         self._windows += 1
         return self._apply(number)
 
-    def number_of(self, action: Any) -> int:
+    def number_of(self, action: Any, setting: str = "action") -> int:
         """Return the number of the configuration that an action means.
+
+        Args:
+            action: A whole number; it may be one of numpy.
+            setting: What the caller knows it by.
 
         Raises:
             InvalidInput: The action means none.
@@ -300,7 +306,7 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
             number = -1
         if not 0 <= number < self.space.size:
             problem = f"{action} is not a whole number in 0..{self.space.size - 1}"
-            raise InvalidInput("action", problem, "it is the number of a configuration, see `space`")
+            raise InvalidInput(setting, problem, "it is the number of a configuration, see `space`")
         return number
 
     def end_step(self, measured: Measurement) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

@@ -99,6 +99,18 @@ def test_actions_out_of_range_are_refused(action: Any) -> None:
     assert inner.backend.current() == before
 
 
+@pytest.mark.parametrize("number", [-1, 72, 1.5, "3"])
+def test_a_first_configuration_that_is_none_is_refused_by_its_name(number: Any) -> None:
+    """It is an option of the reset and no action, and the episode before goes on."""
+    env = make()
+    env.reset(seed=1)
+
+    with pytest.raises(InvalidInput, match=r"options\['configuration'\]: .* is not a whole number in 0\.\."):
+        env.reset(options={"configuration": number})
+
+    assert env.step(np.int64(0))[4]["measurement"].start > 0
+
+
 @pytest.mark.parametrize("carry_over", [True, False])
 def test_a_vector_says_what_is_wrong_with_actions_and_seeds(carry_over: bool) -> None:
     """One for each environment, after a reset; numbers of numpy are numbers."""
