@@ -118,6 +118,29 @@ def test_networks_are_grouped_by_what_they_share() -> None:
     assert cut_onnx([onnx_variant(name) for name in "ab"], common_prefix(graphs[:2]))[0] is None
 
 
+def test_networks_with_unlike_inputs_share_nothing() -> None:
+    """The mask of one is no input of the prefix, and what is cut there would lack it."""
+
+    def graph_of(name: str, *inputs: str) -> Graph:
+        trunk, head = Operation(b"relu", ("x",), ("y",)), Operation(name.encode(), ("y", *inputs[1:]), ("z",))
+        return Graph(
+            name=name,
+            inputs={one: one.encode() for one in inputs},
+            weights={},
+            operations=(trunk, head),
+            outputs=("z",),
+            batched=frozenset({*inputs, "y", "z"}),
+        )
+
+    graphs = [graph_of("plain", "x"), graph_of("masked", "x", "mask"), graph_of("other", "x")]
+
+    groups = families(graphs)
+
+    assert [[graph.name for graph in group.graphs] for group in groups] == [["plain", "other"], ["masked"]]
+    with pytest.raises(InvalidInput, match="masked: has other inputs than plain, so that no batch"):
+        common_prefix(graphs)
+
+
 def test_an_output_that_is_left_out_is_nobodys_input() -> None:
     """An operation with an optional output left out is not needed for one with an optional input left out."""
     recurrent, clip = Operation(b"gru", ("x",), ("", "state")), Operation(b"clip", ("state", ""), ("y",))

@@ -4,6 +4,7 @@ A prefix is a part of a network that begins at its inputs. It can be executed on
 networks in one batch, if the networks have it in common; what remains of each network is its suffix. Where
 the prefix ends, each of its outputs must have one row for each request: the rows are dealt out to the
 suffixes. An operation whose output has not (such as the shape of a tensor) is left to the suffixes.
+Networks with unlike inputs have none in common, as no batch holds requests of all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tuner.errors import InvalidInput
 from tuner.planning.prefix.graph import Graph, Operation
 
 __all__ = ["ENOUGH", "CommonPrefix", "common_prefix", "families"]
@@ -64,7 +66,16 @@ class CommonPrefix:
 
 
 def common_prefix(graphs: Sequence[Graph]) -> CommonPrefix:
-    """Return the longest prefix that all networks have."""
+    """Return the longest prefix that all networks have.
+
+    Raises:
+        InvalidInput: Their inputs are unlike.
+    """
+    first = graphs[0]
+    unlike = next((graph for graph in graphs if not _have_like_inputs(first, graph)), None)
+    if unlike is not None:
+        problem = f"has other inputs than {first.name}, so that no batch holds requests of both"
+        raise InvalidInput(unlike.name, problem, "leave one of them out")
     common = frozenset.intersection(*(frozenset(graph.digests.values()) for graph in graphs))
     rows = frozenset.intersection(*map(_batched, graphs))
     while True:
@@ -72,7 +83,6 @@ def common_prefix(graphs: Sequence[Graph]) -> CommonPrefix:
         if cut <= rows:
             break
         common -= cut - rows
-    first = graphs[0]
     order = {own: place for place, own in enumerate(first.digests.values())}
     inside = frozenset(
         first.digests[name] for one in _varying(first) if _is_in(first, one, common) for name in one.outputs
@@ -88,13 +98,18 @@ def families(graphs: Sequence[Graph], enough: float = ENOUGH) -> list[CommonPref
     """
     groups: list[CommonPrefix] = []
     for graph in graphs:
-        joined = [common_prefix([*group.graphs, graph]) for group in groups]
-        place = max(range(len(groups)), key=lambda k: joined[k].share, default=None)
+        alike = [place for place, group in enumerate(groups) if _have_like_inputs(group.graphs[0], graph)]
+        joined = {place: common_prefix([*groups[place].graphs, graph]) for place in alike}
+        place = max(joined, key=lambda k: joined[k].share, default=None)
         if place is not None and joined[place].share >= enough:
             groups[place] = joined[place]
         else:
             groups.append(common_prefix([graph]))
     return groups
+
+
+def _have_like_inputs(one: Graph, other: Graph) -> bool:
+    return list(one.inputs.values()) == list(other.inputs.values())
 
 
 def _varying(graph: Graph) -> list[Operation]:
