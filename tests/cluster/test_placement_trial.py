@@ -12,6 +12,7 @@ from tuner.cluster import placement_trial
 from tuner.cluster.goodput import goodput
 from tuner.cluster.placement_trial import choose_placement
 from tuner.cluster.scenario import Scenario, Session
+from tuner.errors import InvalidInput
 from tuner.scheduling.batching.nexus_balance import candidate_placements
 from tuner.scheduling.batching.nexus_plan import Placement, make_placement
 
@@ -90,6 +91,20 @@ def test_a_placement_is_planned_for_the_rates_that_are_given(monkeypatch: pytest
     chosen = choose_placement(scenario)
 
     assert chosen.placement == make_placement(scenario.cluster_spec(), rates)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"accelerators": 99_999}, r"^seconds: each simulation would be of about \de\+08 requests to 99,999"),
+        ({"requests": 100_000_000}, r"^requests: .* 1e\+08 requests to 3 .*; at most 5e\+07: lower them"),
+        ({"accelerators": 100_001}, "^accelerators: are 100,001; plan for 100,000 at most"),
+    ],
+)
+def test_what_would_take_hours_is_refused(fields: dict[str, Any], said: str) -> None:
+    """With the setting that makes it shorter."""
+    with pytest.raises(InvalidInput, match=said):
+        choose_placement(make_scenario().model_copy(update=fields))
 
 
 @pytest.mark.compiled

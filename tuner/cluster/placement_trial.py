@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.cluster.goodput import check_requests_come, goodput, long_enough
+from tuner.cluster.goodput import capacity, check_requests_come, goodput, long_enough
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.scenario.checks import sizes_problem
 from tuner.cluster.scenario.options import make_options
 from tuner.cluster.simulation import simulate
 from tuner.errors import InvalidInput
+from tuner.planning.packing.form import MOST_BACKENDS
 from tuner.scheduling.batching.nexus_balance import candidate_placements, moves
 from tuner.scheduling.batching.nexus_plan import Placement
 from tuner.scheduling.cluster import ClusterSpec
@@ -31,6 +32,8 @@ MORE = 1.005
 """Times as many requests as before must be served for a plan to be better."""
 TOLERANCE = 0.01
 """Of a rate."""
+MOST_REQUESTS = 5e7
+"""Of each simulation, about ten seconds of one core; a search has from twenty to two hundred simulations."""
 MOVES = 100
 """Most moves that are simulated."""
 LESS = 0.98
@@ -75,7 +78,7 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
 
     Raises:
         InvalidInput: A session has sizes, of which the policy knows nothing; or no request comes in the time
-            that is simulated; or there is not one rate per session.
+            that is simulated, or so many that it would take hours; or there is not one rate per session.
     """
     for index, session in enumerate(scenario.sessions):
         if session.sizes is not None:
@@ -83,6 +86,7 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
     options = scenario.options if scenario.policy in (None, POLICY) else {}
     given = scenario.model_copy(update={"policy": POLICY, "planner": None, "options": options})
     check_requests_come(given)
+    _check_size(given)
     rates = make_options(POLICY, options).rates
     if rates is None:
         rates = [session.mean_rate(given.duration) for session in given.each_session]
@@ -97,6 +101,22 @@ def choose_placement(scenario: Scenario, *, note: Callable[[str], None] = lambda
     packed = goodput(_with(given, own), tolerance=TOLERANCE).rate
     rate = goodput(_with(given, search.best), tolerance=TOLERANCE).rate if search.best != own else packed
     return ChosenPlacement(search.best, rate, packed, search.tried)
+
+
+def _check_size(scenario: Scenario) -> None:
+    """Raise InvalidInput if the search would take hours."""
+    count = len(scenario.cluster_spec().kinds)
+    if count > MOST_BACKENDS:
+        raise InvalidInput("accelerators", f"are {count:,}", f"plan for {MOST_BACKENDS:,} at most")
+    full = long_enough(scenario.scaled(capacity(scenario) / scenario.total_rate))
+    requests = full.requests or full.total_rate * full.duration
+    if requests > MOST_REQUESTS:
+        problem = f"each simulation would be of about {requests:.0e} requests to {count:,} accelerators"
+        name, lower = "seconds", "`seconds` and `warmup_seconds`"
+        if full.requests is not None:
+            name, lower = "requests", "them"
+        fix = f"at most {MOST_REQUESTS:.0e}: lower {lower}, or plan for fewer accelerators"
+        raise InvalidInput(name, problem, fix)
 
 
 class _PlacementSearch:
