@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidInput
+from tuner.planning.partition.form import PartitionFile
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
 from tuner.planning.partition.solver import (
     Partition,
@@ -139,3 +140,18 @@ def test_too_little_memory_is_refused() -> None:
     """Before anything is solved."""
     with pytest.raises(InvalidInput, match="memory_mib"):
         find_partition(problem(0, 10, 2, most_memory=200.0))
+
+
+def test_models_that_fill_a_sub_cluster_exactly_are_not_too_much() -> None:
+    """0.1 and 0.2 are 0.3, though not in floating point."""
+    model = {"memory_mib": 0.1, "runtime_mib": 0.2}
+    asked = PartitionFile.model_validate(
+        {
+            "partitions": 1,
+            "memory_mib": 0.3,
+            "max_rate": 0.3,
+            "models": [{"name": "a", "rate": 0.1, **model}, {"name": "b", "rate": 0.2}],
+        }
+    )
+
+    assert find_partition(asked.problem(), seconds=4.0).assignment.tolist() == [0, 0]

@@ -15,6 +15,7 @@ from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPar
 from tuner.planning.packing.plan import MIB
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
 from tuner.planning.partition.solver import Partition
+from tuner.rounding import ROUNDING
 
 __all__ = ["PartitionFile", "PartitionModel"]
 
@@ -74,7 +75,7 @@ class PartitionFile(StrictPart):
         wrong: list[InitErrorDetails] = []
         for index, model in enumerate(self.models):
             need = model.memory_mib + model.runtime_mib
-            if self.memory_mib is not None and need > self.memory_mib:
+            if self.memory_mib is not None and need > self.memory_mib * (1 + ROUNDING):
                 text = f"{model.name} needs {need:g} MiB, more than memory_mib, {self.memory_mib:g}"
                 wrong.append(mistake(text, "models", index, "memory_mib"))
             if self.max_rate is not None and model.rate > self.max_rate:

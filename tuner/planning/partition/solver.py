@@ -17,6 +17,7 @@ import numpy as np
 from tuner.errors import InvalidInput
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem
 from tuner.planning.partition.program import Solved, least_disruption, solve_program
+from tuner.rounding import ROUNDING
 
 __all__ = ["Partition", "better_partition", "find_partition", "random_partition"]
 
@@ -95,11 +96,11 @@ def better_partition(problem: PartitionProblem, found: Partition, other: np.ndar
 
 
 def _check(problem: PartitionProblem) -> None:
-    if problem.memory.sum() > problem.parts * problem.most_memory:
+    if problem.memory.sum() > problem.parts * problem.most_memory * (1 + ROUNDING):
         need, room = problem.memory.sum() / 2**20, problem.parts * problem.most_memory / 2**20
         fix = "use more partitions"
         raise InvalidInput("memory_mib", f"the models need {need:,.0f} MiB, and there are {room:,.0f}", fix)
-    if problem.rate.sum() > problem.parts * problem.most_rate:
+    if problem.rate.sum() > problem.parts * problem.most_rate * (1 + ROUNDING):
         need, room = problem.rate.sum(), problem.parts * problem.most_rate
         fix = "use more partitions"
         raise InvalidInput(
