@@ -225,6 +225,16 @@ def test_a_session_without_requests_has_no_place_beside_those_with_its_prefix(pl
     assert set(stored["routes"]) == {"cats", "other"}
 
 
+def test_sessions_with_one_prefix_and_nearly_the_same_slo_are_all_planned(plan: Plan) -> None:
+    """The two are planned apart, under names that tell them apart."""
+    apart = PREFIXED.replace("slo_ms: 60, rate: 300", "slo_ms: 60.00001, rate: 300")
+
+    _, _, _, stored = plan("cluster", apart)
+
+    assert stored["prefixes"] == {"body in 60.00001 ms": ["cats"], "body in 60 ms": ["dogs"]}
+    assert set(stored["routes"]) == {"cats", "dogs", "other"}
+
+
 def test_a_partition_is_shown_stored_and_drawn(plan: Plan) -> None:
     """The best one; and it is what the next one begins with."""
     text = f"time_limit_s: 0.2\n{PARTITION}"

@@ -209,7 +209,7 @@ class ClusterFile(StrictPart):
                 groups.setdefault((session.prefix, session.slo_ms), []).append(session)
         several = Counter(prefix for prefix, _ in groups)
         return {
-            prefix if several[prefix] == 1 else f"{prefix} in {slo_ms:g} ms": asked_for(sessions)
+            prefix if several[prefix] == 1 else f"{prefix} in {slo_ms:.15g} ms": asked_for(sessions)
             for (prefix, slo_ms), sessions in groups.items()
         }
 
