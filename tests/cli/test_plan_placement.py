@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.cli.planning import EXAMPLES, Plan
@@ -25,6 +26,18 @@ def test_a_placement_is_chosen_by_simulation(plan: Plan) -> None:
         {**yaml.safe_load(text), "options": {"placement": stored["placement"]}, "seconds": 1.0}
     )
     assert simulate(scenario).requests > 0
+
+
+def test_the_table_is_of_the_first_accelerators(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has all of them: there may be thousands."""
+    monkeypatch.setattr("tuner.cli.plan_placement.ROWS", 1)
+    session = "{name: a, alpha_ms: 1, beta_ms: 5, slo_ms: 60, rate: 100}"
+
+    text = f"accelerators: 2\nseconds: 1\npolicy: nexus\nsessions: [{session}]\n"
+    _, out, _, stored = plan("placement", text)
+
+    assert "the first 1 of 2 accelerators; --json has all" in out
+    assert len(stored["placement"]) == 2
 
 
 def test_a_placement_is_not_of_requests_with_sizes(plan: Plan) -> None:

@@ -18,6 +18,9 @@ __all__ = ["EXAMPLES", "plan_placement"]
 EXAMPLES = """Example: [bold]tuner plan placement cluster.yaml --json placement.json[/bold];
 docs/examples/cluster.yaml is a file to begin with."""
 
+ROWS = 60
+"""Accelerators in the table."""
+
 
 def plan_placement(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A scenario; see docs/simulate.md.")],
@@ -71,9 +74,11 @@ def _table(scenario: Scenario, chosen: ChosenPlacement) -> object:
     for row in chosen.placement.backends:
         for share in row:
             placed[share.session] += share.rate
-    for number, row in enumerate(chosen.placement.backends):
+    for number, row in enumerate(chosen.placement.backends[:ROWS]):
         for place, share in enumerate(row):
             part = share.rate / placed[share.session]
             name = plain(sessions[share.session].name)
             table.add_row("" if place else str(number), name, str(share.batch), f"{part:.0%}")
+    if len(chosen.placement.backends) > ROWS:
+        table.caption = f"the first {ROWS} of {len(chosen.placement.backends)} accelerators; --json has all"
     return table
