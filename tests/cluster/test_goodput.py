@@ -213,6 +213,16 @@ def test_few_requests_lengthen_the_simulation() -> None:
     assert long_enough(scenario(rate=[[0, 20], [5, 1]]), 1000).seconds == 10
 
 
+def test_a_rare_session_lengthens_no_simulation_beyond_what_anybody_waits_for() -> None:
+    """Eleven seconds of all would be 100 million requests, but the rare one has its 1,000 after minutes."""
+    often = {"name": "often", "alpha_ms": 0.01, "beta_ms": 1, "slo_ms": 25, "rate": 1e6}
+    sessions = [often, {**often, "name": "rare", "rate": 1.0}]
+    made = Scenario.model_validate({"policy": "eager", "accelerators": 100, "sessions": sessions})
+
+    with pytest.raises(InvalidInput, match=r"goodput: .* of that, for the rarest session, are .*; check the"):
+        goodput(made, run=Curve(1e6))
+
+
 @pytest.mark.parametrize(
     ("good", "sessions", "seconds"),
     [(Good(), 1, 10), (Good(0.001), 1, 20), (Good(0.0), 1, 10), (Good(0.001, overall=True), 4, 10)],

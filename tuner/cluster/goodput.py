@@ -32,9 +32,21 @@ from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import simulate
 from tuner.errors import InvalidInput
 from tuner.planning.pools.ceiling import ceilings
+from tuner.rounding import ROUNDING
 from tuner.scheduling.cluster import SessionSpec
 
-__all__ = ["Good", "Goodput", "TriedRate", "bracket", "capacity", "check_requests_come", "goodput", "highest"]
+__all__ = [
+    "Good",
+    "Goodput",
+    "TriedRate",
+    "bracket",
+    "capacity",
+    "check_requests_come",
+    "goodput",
+    "highest",
+    "long_enough",
+    "requests_at",
+]
 
 FIRST = 0.8
 """The first rate tried, as a share of the capacity."""
@@ -158,7 +170,7 @@ def goodput(
     if at_least and not scenario.traced and not search.is_good(at_least / total):
         return search.result(0.0, whole=False)
     full = capacity(scenario) / total
-    _check_requests(scenario, full)
+    _check_requests(scenario, full, least_requests)
     first, growth = (FIRST * full, GROWTH) if near is None else (near, CLOSE)
     between = bracket(search.is_good, full, float(allowed.max()), first, growth)
     return search.result(highest(search.is_good, between, tolerance))
@@ -257,17 +269,25 @@ def check_requests_come(scenario: Scenario) -> None:
         raise InvalidInput("rate", problem, "measure longer")
 
 
-def _check_requests(scenario: Scenario, full: float) -> None:
+def _check_requests(scenario: Scenario, full: float, least_requests: int) -> None:
     """Raise InvalidInput if the rates to try bring more requests than anybody can wait for."""
     if scenario.requests is not None or scenario.traced:
         return
-    requests = full * scenario.total_rate * scenario.duration
+    requests, rate = requests_at(scenario, full, least_requests), full * scenario.total_rate
     if requests > MOST_REQUESTS:
-        problem = f"the accelerators could execute {full * scenario.total_rate:.2g} requests/s"
+        seconds = requests / rate
+        rare = ", for the rarest session," if seconds > scenario.duration * (1 + ROUNDING) else ""
+        problem = f"the accelerators could execute {rate:.2g} requests/s"
         fix = "check the profiles (alpha_ms, beta_ms), or lower `seconds` and `warmup_seconds`"
         raise InvalidInput(
-            "goodput", f"{problem}, and {scenario.duration:g} s of that are {requests:.1g} requests", fix
+            "goodput", f"{problem}, and {seconds:g} s of that{rare} are {requests:.1g} requests", fix
         )
+
+
+def requests_at(scenario: Scenario, multiplier: float, least_requests: int | None = None) -> float:
+    """Return about how many requests a trial at a multiple of the rates has; see :func:`long_enough`."""
+    tried = long_enough(scenario.scaled(multiplier), least_requests)
+    return tried.requests or tried.total_rate * tried.duration
 
 
 def highest(is_good: Callable[[float], bool], bracket: tuple[float, float], tolerance: float) -> float:

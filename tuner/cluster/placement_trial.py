@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.cluster.goodput import capacity, check_requests_come, goodput, long_enough
+from tuner.cluster.goodput import capacity, check_requests_come, goodput, long_enough, requests_at
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.scenario.checks import sizes_problem
 from tuner.cluster.scenario.options import make_options
@@ -108,12 +108,11 @@ def _check_size(scenario: Scenario) -> None:
     count = len(scenario.cluster_spec().kinds)
     if count > MOST_BACKENDS:
         raise InvalidInput("accelerators", f"are {count:,}", f"plan for {MOST_BACKENDS:,} at most")
-    full = long_enough(scenario.scaled(capacity(scenario) / scenario.total_rate))
-    requests = full.requests or full.total_rate * full.duration
+    requests = requests_at(scenario, capacity(scenario) / scenario.total_rate)
     if requests > MOST_REQUESTS:
         problem = f"each simulation would be of about {requests:.0e} requests to {count:,} accelerators"
         name, lower = "seconds", "`seconds` and `warmup_seconds`"
-        if full.requests is not None:
+        if scenario.requests is not None:
             name, lower = "requests", "them"
         fix = f"at most {MOST_REQUESTS:.0e}: lower {lower}, or plan for fewer accelerators"
         raise InvalidInput(name, problem, fix)
