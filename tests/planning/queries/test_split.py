@@ -21,6 +21,7 @@ from tuner.planning.queries import (
     plan_query,
     plan_within,
 )
+from tuner.planning.queries.query import MOST_STAGES
 
 TREE = {"a": "bc", "b": "", "c": "d", "d": ""}
 DIAMOND = {"a": "bc", "b": "d", "c": "d", "d": ""}
@@ -244,6 +245,23 @@ def test_graphs_that_are_no_queries(graph: dict[str, str], said: str) -> None:
     """Each is refused with the stages that are wrong."""
     with pytest.raises(ValidationError, match=said):
         make_query(graph, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_a_query_has_no_more_stages_than_can_be_split(branches: bool) -> None:
+    """One after the other, or each second one beside all that follow."""
+
+    def query_of(count: int) -> Query:
+        profile = {"profile_ms": {1: 1}}
+        stages: list[dict[str, Any]] = [{"name": str(number), **profile} for number in range(count)]
+        for number in range(0, count - 1, 2 if branches else 1):
+            after = [number + 1, number + 2] if branches else [number + 1]
+            stages[number]["next"] = [{"stage": str(other)} for other in after if other < count]
+        return Query.model_validate({"slo_ms": 500, "rate": 10, "stages": stages})
+
+    assert len(plan_query(query_of(MOST_STAGES)).stages) == MOST_STAGES
+    with pytest.raises(ValidationError, match="at most 200"):
+        query_of(MOST_STAGES + 1)
 
 
 def test_given_budgets_are_planned_as_those_that_were_found() -> None:

@@ -27,6 +27,8 @@ SLOWEST = 1e-6
 """Requests/s; less than one a week."""
 LONGEST = 1e9
 """ms; more than a week."""
+MOST_STAGES = 200
+"""The split goes down into part after part; Python ends about a thousand calls down."""
 
 Gamma = Annotated[float, Field(strict=True, gt=0, le=1e6)]
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
@@ -124,7 +126,7 @@ class Query(StrictPart):
     resolution_ms: Positive | None = None
     """Step of the time budgets; by default 1 ms, a whole part of it where the SLO is below 1000 ms, and
     several whole ms where it is above 20,000 ms."""
-    stages: Annotated[tuple[QueryStage, ...], Some, NamedOnce, Field(max_length=1000)]
+    stages: Annotated[tuple[QueryStage, ...], Some, NamedOnce, Field(max_length=MOST_STAGES)]
 
     @check_field("stages")
     @classmethod
