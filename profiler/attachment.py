@@ -269,8 +269,14 @@ def _offer(backend: Simulated, load: Load) -> None:
 
 
 def _generator(backend: Backend, load: Load, seed: int) -> LoadGenerator | None:
-    """Return the generator of our own load; None without such a load."""
+    """Return the generator of our own load; None without such a load.
+
+    Raises:
+        InvalidInput: No requests can be sent there; or none are to be sent, and they are given shapes.
+    """
     if load.rate is None and load.arrival is None:
+        if load.shapes:
+            raise InvalidInput("--shape", "means nothing without requests of our own", "add --rate")
         return None
     from tuner.profiler.load.generator import LoadGenerator
 

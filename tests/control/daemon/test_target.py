@@ -15,7 +15,7 @@ from tuner.control.daemon import target as target_module
 from tuner.control.daemon.config import TargetConfig
 from tuner.control.daemon.target import attached, attached_quietly
 from tuner.profiler.attachment import Attachment, attach_for
-from tuner.setting import Setting
+from tuner.setting import Load, Setting
 
 SLO: Any = "p95=30ms"  # as the file has it
 
@@ -34,12 +34,13 @@ def test_a_check_sends_no_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("tuner.profiler.attachment.connect", lambda *_: FileServer(tmp_path / "a"))
     monkeypatch.setattr(target_module, "attach_for", noted)
-    config = TargetConfig(name="a", url="sim://a", slo=SLO, probe_rate=20, mode="apply")
+    shapes = {"image": (224, 224, 3)}
+    config = TargetConfig(name="a", url="sim://a", slo=SLO, probe_rate=20, mode="apply", shapes=shapes)
 
     with attached_quietly(config, {"max_in_flight": (4.0, 8.0)}) as attachment:
         assert attachment.space.size > 1
 
-    assert (seen[0].load.rate, dict(seen[0].grids)) == (None, {})
+    assert (seen[0].load, dict(seen[0].grids)) == (Load(), {})
 
 
 def test_a_mistake_names_the_field_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

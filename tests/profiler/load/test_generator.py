@@ -110,6 +110,15 @@ def test_each_replica_is_asked_for_its_own_version(service: InferenceService) ->
     assert asked[0].raw_input_contents == asked[1].raw_input_contents
 
 
+def test_shapes_are_of_requests_that_are_sent(service: InferenceService) -> None:
+    """Without a rate they would be ignored, and whoever gave them would think that latencies are measured."""
+    backend: Any = Moving(service)
+
+    assert _generator(backend, Load(), 0) is None
+    with pytest.raises(InvalidInput, match="--shape: means nothing without requests of our own; add --rate"):
+        _generator(backend, Load(shapes={"x": (4,)}), 0)
+
+
 def test_files_in_the_folder_are_no_modules(
     service: InferenceService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

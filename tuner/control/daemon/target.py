@@ -67,7 +67,7 @@ def attached(
 def attached_quietly(config: TargetConfig, grids: Grids) -> Iterator[Attachment]:
     """Attach to a target as :func:`attached` does, but send it no requests of our own."""
     if config.probe_rate is not None:
-        given: dict[str, object] = {"probe_rate": None}
+        given: dict[str, object] = {"probe_rate": None, "shapes": {}}
         if config.sli is None:  # our own requests are timed, so any statistic of theirs is known
             given["slo"] = replace(config.slo, statistic="mean")
         if IN_FLIGHT in grids:  # their knob, and there may be no other one to tune
