@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -100,6 +101,16 @@ def test_a_character_that_the_locale_lacks_ends_no_run(tuner: Say, monkeypatch: 
     printed = stream.read()
     assert "\\u2713" in printed
     assert "report: r/report.html" in printed
+
+
+def test_a_name_that_is_no_text_ends_no_run(tuner: Say) -> None:
+    """A folder from before UTF-8: its bytes stand in the report's command as codes."""
+    name = os.fsdecode(b"caf\xe9")
+
+    tuner("run", "sim://mlp?rate=50&seed=3", "--slo", "p95=90ms", "--windows", "1", "--out", name)
+
+    assert Report.load(Path(name, "report.json")).command.endswith("--out caf\\udce9")
+    assert "caf\\udce9" in Path(name, "report.html").read_text()
 
 
 def test_what_a_window_of_virtual_time_shows_is_learned_before_it_is_decided(tuner: Say) -> None:

@@ -49,8 +49,9 @@ NOTICED = 0.01
 
 
 def command_line() -> str:
-    """Return the command as the user wrote it, to be kept with its results."""
-    return " ".join(["tuner", *sys.argv[1:]])
+    """Return the command as the user wrote it, to be kept with results; bytes that are no text as codes."""
+    written = " ".join(["tuner", *sys.argv[1:]])
+    return written.encode(errors="backslashreplace").decode()
 
 
 def count_text(count: int, noun: str) -> str:
