@@ -28,6 +28,7 @@ class Place(NamedTuple):
     server: str
     """As ``host:port``."""
     model: str
+    """Empty where the server is tuned as a whole."""
 
     def __str__(self) -> str:
         return f"{self.model} on {self.server}" if self.model else self.server
@@ -46,6 +47,11 @@ def places_of(target: str) -> frozenset[Place]:
     scheme = scheme_of(target)
     if scheme == "sim":
         return frozenset()
+    if scheme == "dispatch":
+        from tuner.adapters.dispatch.client import place_of  # with numpy and more: only where there is one
+
+        host, port = place_of(target)
+        return frozenset([Place(scheme, grpc_address(_plain(host), port), "")])
     if scheme not in KNOWN:
         return frozenset([Place(scheme, target, "")])
     form = KNOWN[scheme]

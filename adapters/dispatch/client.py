@@ -21,7 +21,15 @@ from tuner.adapters.connection.credentials import is_loopback, read_secret, refu
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, Unreachable
 from tuner.printable import one_line
 
-__all__ = ["LONGEST_CHANGE", "OPTIONS", "PORT", "DispatchClient", "DispatchTarget", "parse_target"]
+__all__ = [
+    "LONGEST_CHANGE",
+    "OPTIONS",
+    "PORT",
+    "DispatchClient",
+    "DispatchTarget",
+    "parse_target",
+    "place_of",
+]
 
 FORM = "write dispatch://127.0.0.1:9102?token_file=/path/token"
 PORT = 9102
@@ -57,6 +65,23 @@ def parse_target(text: str) -> DispatchTarget:
     Raises:
         InvalidInput: It does not have the form, or a token would be sent over a network in the clear.
     """
+    host, port = place_of(text)
+    named = parameters(urlsplit(text), OPTIONS)["token_file"]
+    token = existing_path("token_file", named, folder=False, renewed=True)
+    if token is not None and not is_loopback(host):
+        problem = f"the token would be sent to {host} in the clear"
+        raise InvalidInput(
+            "TARGET token_file", problem, "run the tuner beside the dispatcher, or in a tunnel"
+        )
+    return DispatchTarget(url=text, host=host, port=port, token_file=token)
+
+
+def place_of(text: str) -> tuple[str, int]:
+    """Return the host and the port that a target names; its files need not be there.
+
+    Raises:
+        InvalidInput: It does not have the form.
+    """
     refuse_credentials(text, "TARGET", FORM)
     try:
         url = urlsplit(text)
@@ -65,15 +90,8 @@ def parse_target(text: str) -> DispatchTarget:
         raise InvalidInput("TARGET", f"'{text}': {error}", FORM) from None
     if url.scheme != "dispatch" or not host or url.path.strip("/") or url.fragment:
         raise InvalidInput("TARGET", f"'{text}' does not name the control port of a dispatcher", FORM)
-    named = parameters(url, OPTIONS)["token_file"]
-    token = existing_path("token_file", named, folder=False, renewed=True)
-    if token is not None and not is_loopback(host):
-        problem = f"the token would be sent to {host} in the clear"
-        raise InvalidInput(
-            "TARGET token_file", problem, "run the tuner beside the dispatcher, or in a tunnel"
-        )
-    port = PORT if given is None else checked_port(given, "the port ", FORM)
-    return DispatchTarget(url=text, host=host, port=port, token_file=token)
+    parameters(url, OPTIONS)  # refuses others
+    return host, PORT if given is None else checked_port(given, "the port ", FORM)
 
 
 class DispatchClient:

@@ -68,3 +68,15 @@ def test_a_target_turns_the_models_of_its_ensemble() -> None:
     assert turned_places(target, replace(one, turns=("p", "q"))) == (
         places_of("triton://h,g/p") | places_of("triton://g,h/q")
     )
+
+
+@pytest.mark.parametrize("written", ["DISPATCH://LocalHost", "dispatch://127.0.0.1/?token_file=/no/token"])
+def test_one_dispatcher_written_differently(written: str) -> None:
+    """The file of its token need not be here, where the daemon's file is read."""
+    one = places_of("dispatch://127.0.0.1:9102")
+
+    assert places_of(written) == one
+    assert [str(place) for place in one] == ["127.0.0.1:9102"]
+    assert not places_of("dispatch://127.0.0.1:9103") & one
+    with pytest.raises(InvalidInput, match="does not name the control port of a dispatcher"):
+        places_of(f"{written.partition('?')[0]}/mlp")
