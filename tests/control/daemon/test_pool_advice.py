@@ -127,6 +127,14 @@ def test_mistakes_in_the_file(tmp_path: Path, url: str, text: str | None, said: 
         load_yaml(path, DaemonConfig)
 
 
+def test_the_scheme_may_be_in_capitals(plan: Path) -> None:
+    """As in every address."""
+    path = plan.with_name("daemon.yaml")
+    path.write_text(f"targets: [{{name: a, url: 'DISPATCH://h:9102', slo: p95=30ms, plan: {plan.name}}}]")
+
+    assert load_yaml(path, DaemonConfig).targets[0].plan == plan
+
+
 def test_the_worker_says_it(bed: Bed) -> None:
     """As an event in the history; why there is none, once."""
     bed.write(("a", "observe", ""))

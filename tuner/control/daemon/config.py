@@ -25,6 +25,7 @@ from pydantic import model_validator as check_model
 
 from tuner.adapters.connection.credentials import check_not_in_the_clear, check_private
 from tuner.adapters.place import Place, places_of
+from tuner.adapters.registry import scheme_of
 from tuner.control.decide.limits import GuardLimits
 from tuner.duration import parse_duration
 from tuner.errors import InvalidInput, TunerError
@@ -351,7 +352,7 @@ class TargetConfig(Section):
     def _can_be_planned_with(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is None or not info.context:
             return path
-        if not info.data.get("url", "dispatch://").startswith("dispatch://"):
+        if scheme_of(info.data.get("url", "dispatch://")) != "dispatch":
             raise ValueError("is for a dispatcher, whose requests have sizes: a target dispatch://HOST:PORT")
         from tuner.control.daemon.pool_advice import PoolAdvisor
 
