@@ -157,7 +157,7 @@ def write_policy(
         _synchronise(folder)  # the manifest must not come before what it names
         replace_file(folder / MANIFEST, manifest.model_dump_json(indent=2).encode())
         _synchronise(folder)
-        for old in folder.glob("arrays-*.npz"):
+        for old in folder.glob(f"arrays-{'[0-9a-f]' * 16}.npz"):  # others are not ours
             if old.name != manifest.arrays:
                 old.unlink(missing_ok=True)
     except OSError as error:

@@ -104,6 +104,16 @@ def test_saving_again_replaces(agent: RRL, saved: Path) -> None:
     assert RRL.load(saved, SPACE).costs(LOW)[0] == agent.costs(LOW)[0]
 
 
+def test_saving_again_leaves_the_files_of_others(agent: RRL, saved: Path) -> None:
+    """Who saves into a folder of his own may have arrays there, under names like ours."""
+    other = saved / "arrays-of-mine.npz"
+    other.write_bytes(b"mine")
+
+    agent.save(saved)
+
+    assert other.read_bytes() == b"mine"
+
+
 def test_crash_before_the_manifest_keeps_the_old_policy(
     agent: RRL, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
