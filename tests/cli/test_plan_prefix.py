@@ -71,6 +71,20 @@ def test_parts_that_no_file_can_hold_are_refused(run: Run, monkeypatch: pytest.M
     assert not list(Path("parts").iterdir())
 
 
+def test_a_part_is_not_written_over_a_model(run: Run) -> None:
+    """A model may be called as the first prefix is, such as one that was cut before; nothing is written."""
+    for place, name in enumerate(("a", "prefix-0")):
+        Path(f"{name}.onnx").write_bytes(onnx_variant(name, head=place).SerializeToString())
+    before = Path("prefix-0.onnx").read_bytes()
+
+    code, _, err = run("plan", "prefix", "a.onnx", "prefix-0.onnx", "--parts", ".")
+
+    assert code == 2
+    assert err.startswith("error: --parts: prefix-0.onnx is read for MODEL.onnx, too")
+    assert Path("prefix-0.onnx").read_bytes() == before
+    assert not Path("a.suffix.onnx").exists()
+
+
 def test_a_part_that_cannot_be_written_is_named(run: Run) -> None:
     """In one sentence; the parts are written when all work is done."""
     for name in "ab":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +56,7 @@ def plan_prefix(
     make_console().print(_table(content))
     if parts is not None:
         for number, group in enumerate(groups):
-            _check_parts(number, group)
+            _check_parts(number, group, files, parts)
         for number, group in enumerate(groups):
             _write_parts(number, group, models, parts)
         print(parts)
@@ -88,8 +89,8 @@ def _content(number: int, group: CommonPrefix) -> dict[str, Any]:
     }
 
 
-def _check_parts(number: int, group: CommonPrefix) -> None:
-    """Check that each part fits into a file.
+def _check_parts(number: int, group: CommonPrefix, files: list[Path], folder: Path) -> None:
+    """Check that each part fits into a file, and that this is none of the models.
 
     Raises:
         InvalidInput: One does not.
@@ -100,7 +101,11 @@ def _check_parts(number: int, group: CommonPrefix) -> None:
         return
     sizes = {f"prefix-{number}": group.prefix_bytes}
     sizes |= {f"{graph.name}.suffix": group.suffix_bytes(graph) for graph in group.graphs}
+    read = {os.path.realpath(file) for file in files}
     for name, size in sizes.items():
+        if os.path.realpath(path := folder / f"{name}.onnx") in read:
+            problem = f"{path} is read for MODEL.onnx, too, and would be overwritten"
+            raise InvalidInput("--parts", problem, "name another folder")
         if size > LARGEST_PART:
             problem = f"{name} has {size / 2**20:,.4g} MiB of weights, more than a file of ONNX holds"
             raise InvalidInput("--parts", problem, "leave it out")
