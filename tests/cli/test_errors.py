@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,3 +76,21 @@ def test_the_reader_may_close_the_pipe(tmp_path: Path) -> None:
     )
 
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_server_that_ends_by_itself_is_an_error(fails: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it wrote last says why: its log goes with its folder. Whoever stops it has no error."""
+    stopped: list[bool] = []
+    server = SimpleNamespace(
+        title="Triton",
+        target="triton://127.0.0.1:1/mlp",
+        processes=lambda: [],
+        log_tail=lambda: "out of memory",
+        stop=lambda: stopped.append(True),
+    )
+    monkeypatch.setattr("tuner.cli.serve.start_server", lambda *_, **__: server)
+
+    said = fails("serve", "mlp")
+
+    assert said == "error: the embedded Triton has ended; the end of its log: out of memory\n"
+    assert stopped

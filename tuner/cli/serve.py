@@ -23,6 +23,7 @@ def serve(
     import time
 
     from tuner.cli.console import make_console
+    from tuner.errors import AdapterError
 
     console = make_console()
     started = start_server(server, model, console, quantiles=quantiles)
@@ -31,7 +32,8 @@ def serve(
         console.print(f"  tuner observe '{started.target}'")
         while started.processes():
             time.sleep(0.5)
-        console.print("[red]the server has ended[/red]")
+        problem = f"the embedded {started.title} has ended"
+        raise AdapterError(f"{problem}; the end of its log: {started.log_tail()}")
     except KeyboardInterrupt:
         console.print("stopping")
     finally:
