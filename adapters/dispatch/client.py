@@ -18,7 +18,7 @@ from tuner.adapters.connection.address import (
     parameters,
 )
 from tuner.adapters.connection.credentials import is_loopback, read_secret, refuse_credentials
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, Unreachable
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, TimedOut, Unreachable
 from tuner.printable import one_line
 
 __all__ = [
@@ -105,6 +105,7 @@ class DispatchClient:
     def __init__(self, target: DispatchTarget, timeout: float) -> None:
         self._target = target
         self._timeout = timeout
+        self._token = ""  # the last one that could be used
 
     def state(self) -> dict[str, Any]:
         """Return what there is, how it is set, and what was done.
@@ -132,13 +133,26 @@ class DispatchClient:
         if status != http.HTTPStatus.OK:
             raise Refused(f"the dispatcher refused the knobs: {words}")
 
+    def _authorization(self) -> dict[str, str]:
+        """Return the header with the token, if there is one.
+
+        While its file cannot be used, as in the middle of a renewal, the last one that could be stays in use.
+        """
+        path = self._target.token_file
+        if path is None:
+            return {}
+        try:
+            self._token = read_secret(path, "token_file")
+        except (InvalidInput, StorageError):
+            if not self._token:
+                raise
+        return {"Authorization": f"Bearer {self._token}"}
+
     def _ask(
         self, method: str, path: str, timeout: float, body: str | None = None
     ) -> tuple[int, dict[str, Any]]:
         target = self._target
-        headers = {"Content-Type": "application/json"}
-        if target.token_file is not None:
-            headers["Authorization"] = f"Bearer {read_secret(target.token_file, 'token_file')}"
+        headers = {"Content-Type": "application/json", **self._authorization()}
         connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
         try:
             connection.request(method, path, body, headers)

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tuner.adapters.connection.security import Security
 from tuner.adapters.connection.web import TooLarge, get
-from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
+from tuner.errors import AdapterError, InvalidInput, StorageError, TimedOut, Unreachable
 from tuner.printable import one_line
 
 __all__ = ["LARGEST_PAGE", "MetricsPage", "Sample", "expected", "is_sane", "read_samples"]
@@ -90,14 +90,15 @@ class MetricsPage:
 def expected(read: Callable[[], T]) -> T:
     """Return what was read from a page that was there before.
 
-    At opening a missing page is the user's mistake. Later it is the server's failure.
+    At opening a missing page, or a certificate or token that cannot be used, is the user's mistake. Later it
+    is the world's failure: the server has gone, or files are just being renewed.
 
     Raises:
         AdapterError: It cannot be read.
     """
     try:
         return read()
-    except InvalidInput as error:
+    except (InvalidInput, StorageError) as error:
         raise AdapterError(str(error)) from error
 
 

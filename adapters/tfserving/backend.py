@@ -155,7 +155,7 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         return values
 
     def _largest_request(self, running: Configuration) -> int:  # noqa: ARG002
-        return largest_request(self._page().rows)
+        return largest_request(expected(self._page).rows)
 
     def _change(self, running: Configuration, wanted: Configuration) -> Change:
         versions, written = self._version_knobs, False

@@ -16,7 +16,7 @@ from tuner.adapters.connection.client import ControlClient
 from tuner.adapters.connection.web import get
 from tuner.adapters.tfserving.schema import message
 from tuner.adapters.tfserving.target import TFServingTarget
-from tuner.errors import AdapterError, Refused, TimedOut, UnknownModel, Unreachable
+from tuner.errors import AdapterError, Refused, StorageError, TimedOut, UnknownModel, Unreachable
 
 __all__ = [
     "TFServingClient",
@@ -168,7 +168,7 @@ class TFServingClient(ControlClient[TFServingTarget]):
                 headers=headers,
             )
             return answer.read(read) if answer.status == http.HTTPStatus.OK else None
-        except (OSError, ValueError, http.client.HTTPException):
+        except (OSError, ValueError, StorageError, http.client.HTTPException):
             return None
 
     def _too_late(self, late: TimedOut) -> AdapterError:

@@ -17,7 +17,7 @@ from tuner.adapters.dispatch.flow import traffic_between
 from tuner.adapters.scaling import ScalingSource
 from tuner.control.drive.requirement import require_knobs
 from tuner.dispatch.request import Refused
-from tuner.errors import InvalidInput, ReadOnly, Unreachable
+from tuner.errors import InvalidInput, ReadOnly, StorageError, Unreachable
 from tuner.knobs import Grids
 from tuner.profiler.attachment import attach
 from tuner.testing import BackendContract
@@ -160,6 +160,21 @@ def test_a_token_that_kubernetes_renews(target: str, tmp_path: Path) -> None:
 
     assert backend.apply(wanted).configuration == wanted
     backend.apply(before)
+
+
+def test_a_token_in_the_middle_of_its_renewal(target: str) -> None:
+    """The one from before stays in use; at opening there is none."""
+    token = Path(target.partition("token_file=")[2])
+    backend = DispatchBackend(target)
+    before = backend.current()
+    wanted = before.replace(deferral=0.75)
+
+    token.write_text("")
+
+    assert backend.apply(wanted).configuration == wanted
+    backend.apply(before)
+    with pytest.raises(StorageError, match="holds no token"):
+        DispatchBackend(target)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.waiting import LONGEST
+from tuner.adapters.connection.security import Security
 from tuner.adapters.metrics import page as page_module
 from tuner.adapters.metrics.page import (
     LONGEST_LINE,
@@ -22,7 +24,7 @@ from tuner.adapters.metrics.page import (
     read_samples,
 )
 from tuner.adapters.triton.metrics import metrics_page
-from tuner.errors import AdapterError, InvalidInput, TimedOut, Unreachable
+from tuner.errors import AdapterError, InvalidInput, StorageError, TimedOut, Unreachable
 
 PAGE = b"# TYPE nv_inference_request_failure counter\n"
 
@@ -113,6 +115,18 @@ def test_a_page_that_turns_to_nonsense_is_nobodys_mistake() -> None:
         pytest.raises(AdapterError, match=f"port {port} answers, but not with Triton's metrics"),
     ):
         expected(lambda: metrics_page("127.0.0.1", port).fetch(LONGEST))
+
+
+def test_a_token_in_the_middle_of_its_renewal_is_nobodys_mistake(tmp_path: Path) -> None:
+    """Nor is a certificate: windows are lost until it can be used, and nothing ends."""
+    token = tmp_path / "token"
+    token.touch(0o600)
+    page = metrics_page("127.0.0.1", 1, Security(metrics=True, token_file=token))
+
+    with pytest.raises(StorageError, match="holds no token"):
+        page.fetch(LONGEST)
+    with pytest.raises(AdapterError, match="holds no token"):
+        expected(lambda: page.fetch(LONGEST))
 
 
 @pytest.mark.parametrize(
