@@ -148,6 +148,7 @@ class _Token:
             if stamp != self._stamp:
                 self._token, self._stamp = read_secret(self._path, "token_file"), stamp
         except (OSError, TunerError) as error:
-            callback((), error)
-            return
+            if not self._token:  # else the last one that could be read stays in use
+                callback((), error)
+                return
         callback((("authorization", f"Bearer {self._token}"),), None)

@@ -98,6 +98,26 @@ def test_a_token_is_read_again_when_it_changes(
         assert ask(b"", timeout=60) == b"Bearer second"
 
 
+def test_a_token_that_cannot_be_read_for_a_moment(
+    grpc_server: str, security: Security, certificates: Path, tmp_path: Path
+) -> None:
+    """The one from before stays in use, as where a file is emptied before it is written anew."""
+    token = tmp_path / "token"
+    token.touch(0o600)
+    token.write_text("first")
+    changing = Security(grpc=True, ca=security.ca, cert=security.cert, key=security.key, token_file=token)
+    with open_channel(grpc_server, "127.0.0.1", changing) as channel:
+        ask = channel.unary_unary("/test/Echo")
+        assert ask(b"", timeout=60) == b"Bearer first"
+
+        token.write_text("")
+        assert ask(b"", timeout=60) == b"Bearer first"
+        token.write_text("second")
+        assert ask(b"", timeout=60) == b"Bearer second"
+        token.unlink()
+        assert ask(b"", timeout=60) == b"Bearer second"
+
+
 def test_files_that_kubernetes_renews(grpc_server: str, certificates: Path, tmp_path: Path) -> None:
     """They are links, whose folder is another one after a renewal; the old one is gone."""
     ca, cert, key = [(certificates / name).read_bytes() for name in ("ca.crt", "client.crt", "client.key")]
