@@ -10,7 +10,7 @@ import typer
 
 from tuner.cli.exit_code import ExitCode
 from tuner.cli.options import ForeignLimit
-from tuner.cli.output import PlotForm, PlotFormat
+from tuner.cli.output import PlotForm, PlotFormat, check_figures
 from tuner.cli.usage import UserCommand
 
 if TYPE_CHECKING:
@@ -119,11 +119,10 @@ def _check_foreign_limit(about: About) -> None:
 def _check_figures(kind: type[Experiment[Any, Any]], folder: Path) -> None:
     """Check before the experiment runs that its figures can be drawn."""
     from tuner.errors import InvalidInput
-    from tuner.files.storage import make_folder
 
     if not kind.has_figure():
         raise InvalidInput("--plot", f"{kind.about.name} has no figure", "leave the option out")
-    make_folder(folder, "--plot")
+    check_figures(folder)
 
 
 @app.command("same", cls=UserCommand)

@@ -255,3 +255,24 @@ def test_what_runs_joins_the_grids_of_a_recommendation(monkeypatch: pytest.Monke
     assert with_what_runs(given, "x") == given
     runs = 99.0
     assert with_what_runs(given, "x") == given
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", *SMALL, "--agents", "random"),
+        ("experiment", "run", "kairos-fig1"),
+        ("workload", "show", "ramp"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_figures_that_cannot_be_drawn_are_refused_before_anything_runs(
+    fails: Say, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Where what draws is not installed: what was measured would have been for nothing."""
+    monkeypatch.setattr("tuner.plugin.find_spec", lambda _: None)
+
+    said = fails(*command, "--plot", "a.svg")
+
+    assert said.startswith("error: --plot: needs matplotlib, which is not installed; in a clone: pipx")
+    assert not Path("a.svg").exists()

@@ -80,7 +80,7 @@ def test_the_name_of_a_trace_is_drawn_as_it_is(run: Run) -> None:
         (["nothing"], "there is no 'nothing'; use one of constant, dynamic, wikipedia, trace"),
         (["step:hgih=2"], "did you mean high?"),
         (["constant", "--rate", "0"], "rate"),
-        (["constant", "--plot", "load.gif"], "use .png, .svg, .pdf"),
+        (["constant", "--plot", "load.gif"], "let its name end in .png, .svg, .pdf"),
         (["azure:none.csv"], "No such file"),
         (["azure:bad.csv"], "line 2: has 1 fields, not 3"),
     ],

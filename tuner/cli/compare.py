@@ -9,7 +9,7 @@ import typer
 
 from tuner.cli.agent_options import AGENT_HELP, AgentOptions, check_agent, parse_agents, run_spec
 from tuner.cli.options import MOST_WINDOWS, Seed
-from tuner.cli.output import NO_FILES, PlotForm, PlotFormat, RunFiles
+from tuner.cli.output import NO_FILES, PlotForm, PlotFormat, RunFiles, check_figures
 from tuner.cli.signature import fields_as_options
 
 __all__ = ["EXAMPLES", "compare"]
@@ -40,7 +40,6 @@ def compare(
 ) -> None:
     """Let agents learn under the same loads; count windows until each stays near the best, and the cost."""
     from tuner.cli.comparison import compare_runs
-    from tuner.files.storage import make_folder
     from tuner.laboratory.agent_run import run_agent
     from tuner.laboratory.comparison import run_specs
 
@@ -48,8 +47,7 @@ def compare(
     chosen = parse_agents(agents, base)
     for one in chosen:
         check_agent(one, "--agents")
-    if plot is not None:
-        make_folder(plot, "--plot")
+    check_figures(plot)
     runs = compare_runs(run_agent, run_specs(chosen, seeds), base, seeds=seeds, files=files)
     if plot is not None:
         from tuner.laboratory.figures import comparison_figures

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from tuner.errors import InvalidInput
-from tuner.files.storage import make_folder_of, write_atomically
+from tuner.files.storage import make_folder, make_folder_of, write_atomically
+from tuner.plugin import check_installed
 
 __all__ = [
     "NO_FILES",
@@ -20,6 +21,7 @@ __all__ = [
     "PlotForm",
     "PlotFormat",
     "RunFiles",
+    "check_figures",
     "check_file",
     "check_plot",
     "store_json",
@@ -72,15 +74,30 @@ def check_file(path: Path | None, option: str) -> None:
 
 
 def check_plot(path: Path | None) -> None:
-    """Check, before any work is done, that the picture of `--plot` can be written if it is wanted.
+    """Check, before any work is done, that the picture of `--plot` can be drawn if it is wanted.
 
     Raises:
-        InvalidInput: The ending of its name is no format of pictures.
+        InvalidInput: The ending of its name is no format of pictures, or what draws is not installed.
         StorageError: It cannot be written.
     """
-    if path is not None and path.suffix.lower() not in PICTURES:
+    if path is None:
+        return
+    if path.suffix.lower() not in PICTURES:
         raise InvalidInput("--plot", f"{path} is no picture", f"let its name end in {', '.join(PICTURES)}")
+    check_installed("matplotlib", "--plot")
     check_file(path, "--plot")
+
+
+def check_figures(folder: Path | None) -> None:
+    """Check, before any work is done, that figures can be drawn into the folder of `--plot`, if wanted.
+
+    Raises:
+        InvalidInput: What draws is not installed.
+        StorageError: The folder cannot be written.
+    """
+    if folder is not None:
+        check_installed("matplotlib", "--plot")
+        make_folder(folder, "--plot")
 
 
 def store_json(path: Path | None, content: Mapping[str, Any]) -> None:

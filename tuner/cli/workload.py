@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.options import MOST_WINDOWS, Seed
-from tuner.cli.output import JsonFile, check_file, store_json
+from tuner.cli.output import JsonFile, check_file, check_plot, store_json
 from tuner.cli.usage import UserCommand
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ EXAMPLES = (
     """Example: [bold]tuner workload show dynamic wikipedia:spikes=9 --rate 14 --plot load.png[/bold]"""
 )
 BLOCKS = "▁▂▃▄▅▆▇█"
-FORMATS = (".png", ".svg", ".pdf")
 COLUMNS = 3
 """Most panels in a row."""
 
@@ -71,12 +70,9 @@ def show(
     import numpy as np
 
     from tuner.cli.console import make_console
-    from tuner.errors import InvalidInput
     from tuner.workload import workload
 
-    if plot is not None and plot.suffix.lower() not in FORMATS:
-        raise InvalidInput("--plot", f"cannot draw a '{plot.suffix}' file", f"use {', '.join(FORMATS)}")
-    check_file(plot, "--plot")
+    check_plot(plot)
     check_file(out, "--json")
     loads = [workload(spec, rate, "SPEC") for spec in specs]
     rates = [load.rates(windows, np.random.default_rng(seed)) for load in loads]
