@@ -221,6 +221,31 @@ def test_ctrl_c_in_a_command_says_that_it_stopped(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
+def test_a_server_is_stopped_where_nobody_reads_any_more(tmp_path: Path) -> None:
+    """Ctrl-C ends what reads, too, as in `tuner serve | tee`; a closed terminal takes no words either."""
+    code = (
+        "import os, sys\n"
+        "from types import SimpleNamespace\n"
+        "import tuner.cli.serve as module\n"
+        "def stop():\n"
+        "    reader, writer = os.pipe()\n"
+        "    os.close(reader)\n"
+        "    os.dup2(writer, 1)\n"
+        "    raise KeyboardInterrupt\n"
+        "server = SimpleNamespace(title='Triton', target='x', processes=stop, stop=lambda: None)\n"
+        "module.start_server = lambda *_, **__: server\n"
+        "import tuner.__main__\n"
+        "sys.argv = ['tuner', 'serve']\n"
+        "tuner.__main__.main()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 0.03])
 def test_ctrl_c_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
     """A first word of the import says when it has begun; there is no traceback, and nothing was done."""

@@ -20,7 +20,9 @@ def serve(
     quantiles: Annotated[bool, typer.Option(help="Triton exports latency quantiles.")] = True,
 ) -> None:
     """Start a server with one of the demo's models, until Ctrl-C."""
+    import os
     import time
+    from contextlib import suppress
 
     from tuner.cli.console import make_console
     from tuner.errors import AdapterError
@@ -35,6 +37,7 @@ def serve(
         problem = f"the embedded {started.title} has ended"
         raise AdapterError(f"{problem}; the end of its log: {started.log_tail()}")
     except KeyboardInterrupt:
-        console.print("stopping")
+        with suppress(OSError):  # the terminal, or who reads the output, may have gone, too
+            os.write(1, b"stopping\n")
     finally:
         started.stop()
