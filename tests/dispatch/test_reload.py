@@ -221,6 +221,27 @@ def test_a_reload_that_meets_the_end() -> None:
     run(main())
 
 
+def test_a_reload_that_is_broken_off() -> None:
+    """It changes nothing, and the backends that it has begun to probe are left alone again."""
+
+    async def main() -> None:
+        found = bench(on("m", "a"), servers=2)
+        found.servers["b:1"].alive = False
+        async with found as dispatcher:
+            before, pools = watches(), list(dispatcher.pools)
+            reload = asyncio.ensure_future(dispatcher.reload(config(on("m", "b"))))
+            await asyncio.sleep(0.1)
+            assert watches() == before + 1
+            reload.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reload
+            assert watches() == before
+            assert dispatcher.pools == pools
+            await reply_to(dispatcher, request())
+
+    run(main())
+
+
 def test_what_waits_goes_on_elsewhere() -> None:
     """Requests that wait for a slow server are sent to the servers of the new configuration."""
 

@@ -25,7 +25,7 @@ from tuner.dispatch.pool.sending.tensors import count_items, kind_of
 from tuner.dispatch.request import Metadata, Refused, Reply, Request, Status, TraceContext
 from tuner.dispatch.tracing import Tracing
 from tuner.dispatch.visit import Visit
-from tuner.errors import InvalidInput, StorageError
+from tuner.errors import InvalidInput
 
 __all__ = ["Dispatcher"]
 
@@ -241,7 +241,7 @@ class Dispatcher:
             if self._ending:
                 raise InvalidInput("the configuration", "cannot change, the dispatcher is ending")
             self._check_up(plan.begun)
-        except (InvalidInput, StorageError):
+        except BaseException:  # also where who asked for it gave up
             for pool in plan.begun:
                 await self._keeper.end(pool)
             raise
