@@ -154,6 +154,38 @@ def test_a_probe_that_fails_in_the_dispatcher_takes_a_server_out(caplog: pytest.
     assert "probing a:1 failed" in caplog.text
 
 
+def test_a_backend_that_cannot_be_probed_is_lost_once() -> None:
+    """However often that is tried while the dispatcher fails over it."""
+
+    async def main() -> None:
+        found = bench(servers=2)
+        async with found:
+            found.servers["a:1"].ready = failing(10_000, None)  # type: ignore[method-assign]
+            await asyncio.sleep(SOON + 20 * PROBE_DOWN)
+        assert [address for address, up in found.counts.switches if not up] == ["a:1"]
+
+    run(main())
+
+
+def test_a_backend_is_lost_once_where_no_scheduler_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool is told again until one begins without it."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        found = bench(servers=2)
+        async with found as dispatcher:
+            pool = dispatcher.pools[0]
+            found.servers["b:1"].alive = False
+            monkeypatch.setattr(pool, "_begin", failing(10, pool._begin))
+            with pytest.raises(ZeroDivisionError):
+                pool.servers[1].lost("b:1: connection reset")
+            await asyncio.sleep(SOON + 10 * PROBE_DOWN)
+            assert pool.up
+        assert [address for address, up in found.counts.switches if not up] == ["b:1"]
+
+    run(main())
+
+
 @pytest.mark.parametrize("times", [1, 5])
 def test_a_scheduler_that_cannot_begin_is_tried_again(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits then goes on waiting, and what comes meanwhile is refused with the reason."""

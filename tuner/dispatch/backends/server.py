@@ -204,9 +204,9 @@ class WatchedServer:
             except Exception:
                 _log.exception("probing %s failed in the dispatcher; it goes on", self.address)
                 self.reason = f"the dispatcher failed over {self.address}; its log says why"
-                if self.up:
+                if self.up:  # else the pool knows that it is down, or is told so again anyway
                     self._announce(f"backend down: {self.reason}")
-                self.up, self._told = False, False
+                    self.up, self._told = False, False
             finally:
                 looked.set()
             self.asked = True

@@ -161,8 +161,8 @@ class Pool:
         """A server came or went, or has other limits: begin again with those that are up."""
         self.changes += 1
         was_up = self.up
+        self.restart()  # if that fails, this is called again: what is counted comes behind it
         self._observer.switched(server.address, server.up)
-        self.restart()
         if self.up and not was_up:
             self._observer.returned([*self._queues])
         if not self.up:
