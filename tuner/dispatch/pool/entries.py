@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from tuner.dispatch.pool.pending import Pending, still_waiting
 
@@ -12,7 +12,8 @@ __all__ = ["Entries"]
 class Entries:
     """Which request each entry stands for.
 
-    A request may have several. Those that are left when it is sent or ends are ignored when their turn comes.
+    A request may have several. Those that are left when it is sent, dropped or ends are ignored when their
+    turn comes, also if it waits again by then: it has got others.
     """
 
     def __init__(self) -> None:
@@ -22,15 +23,22 @@ class Entries:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def add(self, pending: Pending) -> int:
-        """Return the number of a new entry of a request."""
-        number, self._next = self._next, self._next + 1
-        self._requests[number] = pending
-        return number
+    def add(self, pending: Pending, count: int) -> Sequence[int]:
+        """Return the numbers of so many new entries of a request; those from before count no more."""
+        first = pending.first_entry = self._next
+        self._next += count
+        numbers = range(first, self._next)
+        for number in numbers:
+            self._requests[number] = pending
+        return numbers
 
     def take(self, numbers: Iterable[int]) -> list[Pending]:
         """Remove some entries; return their requests that still wait, each once."""
-        found = [one for number in numbers if (one := self._requests.pop(number, None)) is not None]
+        found = [
+            one
+            for number in numbers
+            if (one := self._requests.pop(number, None)) is not None and number >= one.first_entry
+        ]
         return still_waiting(found)
 
     def take_all(self) -> list[Pending]:

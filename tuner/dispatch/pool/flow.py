@@ -140,8 +140,7 @@ class Flow:
             left = min(left, SOON * told.shortest(place, max(items, told.brief(place))))
         early = max(queue.session.slo - left, 0.0)
         commands: list[Command] = []
-        for _ in range(entries):
-            number = self.entries.add(pending)
+        for number in self.entries.add(pending, entries):
             commands += self.scheduler.arrive(place, now, number, items=items, early=early)
         self._carry_out(commands)
 

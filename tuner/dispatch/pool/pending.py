@@ -43,6 +43,8 @@ class Pending:
     """Whether it waits although, by what is believed, it cannot be answered in time."""
     tries: int = 0
     """How many batches it was part of."""
+    first_entry: int = 0
+    """The number of the first of its entries since it waits; those before it are from an earlier time."""
 
     @property
     def session(self) -> str:
