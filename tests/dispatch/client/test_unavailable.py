@@ -48,11 +48,12 @@ def test_a_model_that_says_that_it_is_not_available() -> None:
     assert service.ended == [Ended(0.0, status=Status.UNAVAILABLE)]
 
 
-def test_a_connection_that_broke() -> None:
+@pytest.mark.parametrize("status", ["UNAVAILABLE", "CANCELLED", "INTERNAL"])
+def test_a_connection_that_broke(status: str) -> None:
     """The backend is lost, also if it is there again at once."""
     service = Echo()
 
-    assert run(inferred(CutOff("UNAVAILABLE", ""), service)) == "model"
+    assert run(inferred(CutOff(status, ""), service)) == "model"
 
     assert [bool(one.lost) for one in service.ended] == [True, False]
 

@@ -187,10 +187,8 @@ class AsyncGrantClient:
                     why, code = str(error), _code_of(error)
                     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
                         granted.unanswered = True
-                    elif code is grpc.StatusCode.UNAVAILABLE and await _is_lost(
-                        backend, granted, error, (ends - loop.time()) / 2
-                    ):  # in the other half another backend may answer
-                        granted.lost(why)
+                    elif await _is_lost(backend, granted, error, (ends - loop.time()) / 2):
+                        granted.lost(why)  # in the other half of the time another backend may answer
                     else:
                         granted.refused(status_of(code))
                         raise
@@ -323,7 +321,7 @@ def _options_of(granted: Granted) -> dict[str, Any]:
 
 
 async def _is_lost(backend: Any, granted: Granted, error: Any, left: float) -> bool:
-    """Return whether a backend is lost that seems not to be available: a model may say so, too.
+    """Return whether a backend is lost: its connection broke, or it is away; a model may say that, too.
 
     Args:
         backend: Its client.
@@ -333,8 +331,11 @@ async def _is_lost(backend: Any, granted: Granted, error: Any, left: float) -> b
     """
     from tritonclient.utils import InferenceServerException
 
-    if isinstance(failure(_code_of(error), str(error.message()), granted.address), Lost):
-        return True  # its connection broke
+    code = _code_of(error)
+    if isinstance(failure(code, str(error.message()), granted.address), Lost):
+        return True  # gRPC has several statuses for that
+    if code is not grpc.StatusCode.UNAVAILABLE:
+        return False
     if not hasattr(backend, "is_model_ready"):
         return True
     patience = min(ANSWER_IN, max(left, 0.0))
