@@ -379,6 +379,28 @@ def test_stopping_withdraws_what_is_in_progress(grpc_server: GrpcServer) -> None
     asyncio.run(live())
 
 
+def test_a_client_over_tls_that_says_no_more_withdraws_its_request(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection ends, and asyncio has nothing to warn of."""
+    make_certificates(tmp_path)
+    identity = read_identity(tmp_path / "server.crt", tmp_path / "server.key", None)
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "INT8", "shape": [1], "data": [1]}]})
+
+    async def live() -> None:
+        service = Echo()
+        async with Fronts(service, FrontConfig(http=ANY, identity=identity)) as fronts:
+            connection = HTTPSConnection(place(fronts.http_address), context=context, timeout=PATIENCE)
+            await asyncio.to_thread(connection.request, "POST", "/v2/models/slow/infer", body)
+            await until(service.waiting)
+            connection.close()
+            await until(service.cancelled)
+
+    asyncio.run(live())
+    assert "eof_received" not in caplog.text
+
+
 def test_a_call_without_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the client says no more, or says nothing at all."""
     monkeypatch.setattr(calls, "LONGEST_WAIT", 0.1)

@@ -31,7 +31,8 @@ class FrontConnection(Connection):
     """A client's connection: what it asked for is withdrawn when it is lost.
 
     A client that has sent all it wanted to send may say so and still wait for its answer. Whoever is gone
-    without a word says the same, so their requests are answered, too, until the answer cannot be sent.
+    without a word says the same, so their requests are answered, too, until the answer cannot be sent. Over
+    TLS both are lost at once: asyncio leaves no connection half open there.
     """
 
     most = MOST_CONNECTIONS
@@ -59,7 +60,7 @@ class FrontConnection(Connection):
                 self.flow.pause_reading()  # the end comes again, when what was sent behind is read
             else:
                 self.cycle.keep_alive = False
-            return True
+            return self.scheme == "http"  # over TLS the connection ends all the same, and asyncio warns
         self.conn.receive_data(b"")
         by_halves = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
         if by_halves and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
