@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["HeldOut", "HeldOutTask"]
 
 WINDOWS = 50
-FIRST = 9000
+FIRST = 50000
 """The seed of the first server; training has others (:mod:`tuner.experiments.neural.samples`). Networks,
-factors and limits were compared on those from 5000 on."""
+factors, limits and choices were compared on those from 5000 to 38044."""
 ARMS = ("rrl", "rrl, network's mean only", "rrl, network upside down", "rrl, nominal simulator",
         "rrl, nothing known", "hill_climb", "hill_climb from the network's pick")  # fmt: skip
 EVERYWHERE = ("rrl", "rrl, nothing known", "hill_climb from the network's pick")

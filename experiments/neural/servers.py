@@ -13,6 +13,7 @@ from tuner.agents.load_levels import LoadLevels
 from tuner.agents.rrl.neural.knowledge import SIZES
 from tuner.agents.rrl.prior import InterpolatedPrior, make_prior
 from tuner.agents.rrl.smoothing import coordinates
+from tuner.control.decide.load import Loads
 from tuner.envs.batched_server import row_measurement
 from tuner.envs.randomised import draw_server
 from tuner.envs.simulator.batched import BatchedSimulator
@@ -97,17 +98,6 @@ class HeldOutServer:
         """The least exact cost."""
         return float(self.expected.min())
 
-    def state(self, measurement: Measurement | None) -> State:
-        """Return what an agent knows before it chooses."""
-        rate = self.server.rate if measurement is None else measurement.arrival_rate
-        level = LoadLevels().level(self.server.rate)
-        return State(
-            level=level,
-            configuration=self.number,
-            rate=rate,
-            seen=None if measurement is None else measurement.figures(),
-        )
-
     def measure(self, number: int) -> tuple[float, Measurement]:
         """Run a configuration for a window; returns its cost and what it showed."""
         self.number = number
@@ -177,7 +167,8 @@ LOADS = (0.7, 1.0, 1.4)
 def tune(server: HeldOutServer, agent: Agent, windows: int, *, taught: bool = True) -> Learning:
     """Let an agent tune a server that was watched for one window, in its default configuration.
 
-    It hears of the rate of each window itself, as in the control loop.
+    It hears of the rate of the load that the windows belong to, as in the control loop: a window of few
+    requests says little of it.
 
     Args:
         server: It has just started.
@@ -187,10 +178,12 @@ def tune(server: HeldOutServer, agent: Agent, windows: int, *, taught: bool = Tr
             must not: it would go on from the default.
     """
     chosen = []
-    number = server.number
+    number, loads = server.number, Loads(LoadLevels())
     for window in range(windows + 1):
         cost, measurement = server.measure(number)
-        state = server.state(measurement)
+        loads.observe(measurement, None)
+        load = loads.present
+        state = State(level=load.level, configuration=number, rate=load.rate, seen=measurement.figures())
         if window or taught:
             agent.update(state, number, cost, state)
         number = agent.select(state, None)
