@@ -188,7 +188,8 @@ class ClusterAgents(Experiment[TuningTask, Chosen]):
         )
         for axis, panel in zip(axes.flat, PANELS, strict=True):
             for one in result.panel(panel):
-                axis.plot(one.x, one.y, color=style.look(one.name).color, marker="o", ms=3, label=one.name)
+                color, marker = style.look(one.name, (ENUMERATION, *AGENTS).index(one.name))
+                axis.plot(one.x, one.y, color=color, marker=marker, ms=3, label=one.name)
             axis.axvline(1, color=style.MUTED, lw=1)
             axis.set(xlabel=panel, ylabel="share of clusters below", ylim=(0, 1))
             style.legend(axis, loc="best")
