@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from tuner.adapters.connection.credentials import read_secret
 from tuner.adapters.connection.identity import NO_PASSWORD, read_identity
 from tuner.errors import InvalidInput, StorageError, TunerError
 
-__all__ = ["SECURITY", "SECURITY_OPTIONS", "Security", "certificate_files", "parse_security"]
+log = logging.getLogger(__name__)
+
+__all__ = ["SECURITY", "SECURITY_OPTIONS", "TOKEN_STAYS", "Security", "certificate_files", "parse_security"]
 
 SECURITY = {
     "tls": Option("", "`grpc`, `metrics` or `all`: what is reached over TLS"),
@@ -26,6 +29,7 @@ SECURITY = {
 """The options."""
 SECURITY_OPTIONS = {name: option.default for name, option in SECURITY.items()}
 """Their defaults."""
+TOKEN_STAYS = "the token from before stays in use"
 WAYS = {"": (False, False), "grpc": (True, False), "metrics": (False, True), "all": (True, True)}
 
 
@@ -140,6 +144,7 @@ class _Token:
         self._path = path
         self._stamp = (-1, -1)
         self._token = ""
+        self._said = ""  # why it could not be read last
 
     def __call__(self, _context: Any, callback: Any) -> None:
         try:
@@ -148,7 +153,12 @@ class _Token:
             if stamp != self._stamp:
                 self._token, self._stamp = read_secret(self._path, "token_file"), stamp
         except (OSError, TunerError) as error:
-            if not self._token:  # else the last one that could be read stays in use
+            if not self._token:
                 callback((), error)
                 return
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("%s; %s", error, TOKEN_STAYS)
+        else:
+            self._said = ""
         callback((("authorization", f"Bearer {self._token}"),), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,11 @@ from tuner.adapters.connection.address import (
     parameters,
 )
 from tuner.adapters.connection.credentials import is_loopback, read_secret, refuse_credentials
+from tuner.adapters.connection.security import TOKEN_STAYS
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, TimedOut, Unreachable
 from tuner.printable import one_line
+
+log = logging.getLogger(__name__)
 
 __all__ = [
     "LONGEST_CHANGE",
@@ -106,6 +110,7 @@ class DispatchClient:
         self._target = target
         self._timeout = timeout
         self._token = ""  # the last one that could be used
+        self._said = ""  # why its file could not be used last
 
     def state(self) -> dict[str, Any]:
         """Return what there is, how it is set, and what was done.
@@ -143,9 +148,14 @@ class DispatchClient:
             return {}
         try:
             self._token = read_secret(path, "token_file")
-        except (InvalidInput, StorageError):
+        except (InvalidInput, StorageError) as error:
             if not self._token:
                 raise
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("%s; %s", error, TOKEN_STAYS)
+        else:
+            self._said = ""
         return {"Authorization": f"Bearer {self._token}"}
 
     def _ask(

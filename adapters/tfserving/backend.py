@@ -105,7 +105,7 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
             quantiles=True,
             counts_by_process=True,
             read_only=self._why_read_only(flags),
-            notes=[*self._unchecked(flags), *([OTHER_MODELS] if self._page().others else [])],
+            notes=[*self._unchecked(flags), *([OTHER_MODELS] if expected(self._page).others else [])],
         )
 
     def _unchecked(self, flags: Mapping[str, str] | None) -> list[str]:

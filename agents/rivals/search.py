@@ -27,6 +27,8 @@ __all__ = ["SearchAgent", "SearchParameters"]
 
 TRIES = 16
 """Proposals that cannot be reached, in one decision, before the best reachable configuration is chosen."""
+AGAIN = 20
+"""Windows after which a best that was out of reach is sought again: bans end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,8 +57,8 @@ class SearchAgent(Bookkeeper[S]):
         """Level -> the proposal on the way to which the agent is."""
         self._closed: dict[int, set[int]] = {}
         """Level -> proposals that could not be reached."""
-        self._ends: dict[int, tuple[int, float]] = {}
-        """Level -> the best measured, and the grid steps left to it where the way to it ended."""
+        self._ends: dict[int, tuple[int, float, int]] = {}
+        """Level -> the best measured, the grid steps left to it where the way ended, the windows then."""
 
     def select(self, state: State, allowed: np.ndarray | None = None) -> int:
         """Go to the present proposal, as far as allowed; or to the best, once the budget is used."""
@@ -98,15 +100,17 @@ class SearchAgent(Bookkeeper[S]):
     def _hold(self, state: State, best: int, toward: int | None, allowed: np.ndarray) -> int:
         """Go on toward the best measured; where no step leads nearer to it, choose the best of those allowed.
 
-        From then on a step must lead nearer than to where the way ended: others would lead to and fro.
+        For some windows a step must then lead nearer than to where the way ended, lest they lead to and fro.
         """
-        steps = self.space.distances(best)[self.space.canonical]
+        steps, windows = self.space.distances(best)[self.space.canonical], self.records.windows(state.level)
         if toward is None:
             held = self.best(state, allowed)
             if held != state.configuration:
-                self._ends[state.level] = best, float(steps[state.configuration])
+                self._ends[state.level] = best, float(steps[state.configuration]), windows
             return held
-        target, end = self._ends.get(state.level, (best, math.inf))
+        target, end, then = self._ends.get(state.level, (best, math.inf, windows))
+        if windows - then >= AGAIN:
+            end = math.inf
         left = float(steps[toward])
         if left == 0.0:
             self._ends.pop(state.level, None)

@@ -111,10 +111,10 @@ def _check_size(scenario: Scenario) -> None:
     requests = requests_at(scenario, capacity(scenario) / scenario.total_rate)
     if requests > MOST_REQUESTS:
         problem = f"each simulation would be of about {requests:.0e} requests to {count:,} accelerators"
-        name, lower = "seconds", "`seconds` and `warmup_seconds`"
+        name, lower = "seconds", "`seconds` and `warmup_seconds`, or plan for fewer accelerators"
         if scenario.requests is not None:
             name, lower = "requests", "them"
-        fix = f"at most {MOST_REQUESTS:.0e}: lower {lower}, or plan for fewer accelerators"
+        fix = f"at most {MOST_REQUESTS:.0e}: lower {lower}"
         raise InvalidInput(name, problem, fix)
 
 

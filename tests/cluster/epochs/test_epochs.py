@@ -206,5 +206,5 @@ def test_a_planner_is_never_ignored() -> None:
 
     with pytest.raises(InvalidInput, match="planner: nexus does not plan here; use `simulate_epochs` of"):
         simulate(planned)
-    with pytest.raises(InvalidInput, match="planner: there is none; use `tuner.cluster.simulate`"):
+    with pytest.raises(InvalidInput, match=r"planner: there is none; use `tuner\.cluster\.simulate`"):
         simulate_epochs(planned.model_copy(update={"planner": None}))

@@ -34,7 +34,7 @@ def test_a_check_sends_no_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("tuner.profiler.attachment.connect", lambda *_: FileServer(tmp_path / "a"))
     monkeypatch.setattr(target_module, "attach_for", noted)
-    shapes = {"image": (224, 224, 3)}
+    shapes: dict[str, tuple[int, ...]] = {"image": (224, 224, 3)}
     config = TargetConfig(name="a", url="sim://a", slo=SLO, probe_rate=20, mode="apply", shapes=shapes)
 
     with attached_quietly(config, {"max_in_flight": (4.0, 8.0)}) as attachment:

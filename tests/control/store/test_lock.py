@@ -20,7 +20,6 @@ from tuner.errors import InvalidInput, StorageError
 HOLDER = """
 import sys
 from pathlib import Path
-from typing import NoReturn
 from tuner.control.store.lock import LockFile, locked_store
 with LockFile(Path(sys.argv[1])), locked_store(Path(sys.argv[1])):
     print("held", flush=True)

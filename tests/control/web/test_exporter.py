@@ -10,7 +10,7 @@ import pytest
 from tests.builders import configuration, measurement
 from tuner.control import GuardLimits
 from tuner.control.daemon.config import TargetConfig
-from tuner.control.daemon.phase import OVERDUE_WINDOW, AbsentTarget
+from tuner.control.daemon.phase import NOT_STORED, OVERDUE_WINDOW, AbsentTarget
 from tuner.control.daemon.report import WorkerReport
 from tuner.control.decide.decision import Apply, Hold
 from tuner.control.decide.memory import Memory
@@ -191,6 +191,8 @@ def test_an_outage_asks_for_no_number_of_servers(phase: str) -> None:
         return exporter.page({"a": worker}, {}).decode()  # type: ignore[dict-item]
 
     assert 'servetune_desired_accelerators{pool="",target="a"} 3.0' in page("running")
+    assert 'servetune_desired_accelerators{pool="",target="a"} 3.0' in page(f"{NOT_STORED}: disk full")
+    assert 'servetune_target_up{target="a"} 0.0' in page(f"{NOT_STORED}: disk full")
     assert "servetune_desired_accelerators{" not in page(phase)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Gauge, generate_latest
 
+from tuner.control.daemon.phase import NOT_STORED
 from tuner.control.decide.decision import Apply, Rollback
 from tuner.control.store.store import ACTIONS
 from tuner.control.web.target_metrics import RECENT, TargetMetrics
@@ -135,7 +136,8 @@ class Exporter:
                 metrics.slo.labels(name, config.slo.statistic).set(config.slo.latency)
                 measured = target.phase == "running"
                 metrics.up.labels(name).set(measured)
-                if not measured:  # an outage says nothing about the load
+                # An outage says nothing about the load. A store that fails is none; KEDA takes nothing for 0.
+                if not (measured or target.phase.startswith(NOT_STORED)):
                     metrics.desired.remove_by_labels({"target": name})
                 if target.advisor is not None and target.advisor.latest is not None:
                     self._advise(name, target.advisor.latest)

@@ -26,7 +26,7 @@ class Observer(Protocol):
         """A batch of so many requests, with so many items in all, was executed."""
 
     def switched(self, server: str, up: bool) -> None:
-        """A server came or went, or is up with other limits."""
+        """A server came or went."""
 
     def gone(self, server: str) -> None:
         """A server, which no session has any more, is forgotten."""

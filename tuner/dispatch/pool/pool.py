@@ -88,6 +88,7 @@ class Pool:
         self._flow = Flow(self._queues, beliefs, self._lanes, self._goes_on_elsewhere, self.restart)
         self._tuning: asyncio.TimerHandle | None = None
         self._closed = False
+        self._counted: set[WatchedServer] = set()  # those that the observer knows to be up
 
     @property
     def sessions(self) -> Sequence[PoolSession]:
@@ -161,12 +162,18 @@ class Pool:
         """A server came or went, or has other limits: begin again with those that are up."""
         self.changes += 1
         was_up = self.up
-        self.restart()  # if that fails, this is called again: what is counted comes behind it
-        self._observer.switched(server.address, server.up)
+        self._count(server)
+        self.restart()
         if self.up and not was_up:
             self._observer.returned([*self._queues])
         if not self.up:
             self._readmit(always=True)
+
+    def _count(self, server: WatchedServer) -> None:
+        """Tell that a server came or went: once, also where a scheduler that cannot begin is tried again."""
+        if server.up != (server in self._counted):
+            (self._counted.add if server.up else self._counted.discard)(server)
+            self._observer.switched(server.address, server.up)
 
     def reconfigure(self, rules: Rules, sessions: Sequence[PoolSession]) -> None:
         """Change the rules and the limits of the sessions; what waits goes on waiting.

@@ -208,10 +208,11 @@ class ClusterFile(StrictPart):
             if session.prefix is not None:
                 groups.setdefault((session.prefix, session.slo_ms), []).append(session)
         several = Counter(prefix for prefix, _ in groups)
-        return {
-            prefix if several[prefix] == 1 else f"{prefix} in {slo_ms:.15g} ms": asked_for(sessions)
-            for (prefix, slo_ms), sessions in groups.items()
-        }
+        found = {}
+        for (prefix, slo_ms), sessions in groups.items():
+            slo = str(slo_ms).removesuffix(".0")
+            found[prefix if several[prefix] == 1 else f"{prefix} in {slo} ms"] = asked_for(sessions)
+        return found
 
     def loads(self, kind: str) -> list[SessionLoad | None]:
         """Return what is packed on a kind of backends: every session, or those with one prefix together."""
