@@ -64,7 +64,7 @@ class HeldOutTask(NamedTuple):
 @experiment(
     name="neural-held-out",
     title="Agents with and without the neural estimator on servers that it has never seen",
-    minutes=8,
+    minutes=16,
 )
 class HeldOut(Experiment[HeldOutTask, dict[str, Learning]]):
     """Lets every agent tune every server."""

@@ -79,7 +79,7 @@ Choice = Callable[[float], Mapping[str, Any]]
     name="cluster-agent",
     title="Agents that turn the scheduler's knobs, beside the enumeration of symphony-tuned",
     paper="Symphony",
-    minutes=3,
+    minutes=9,
 )
 class ClusterAgents(Experiment[TuningTask, Chosen]):
     """Lets everybody choose for every cluster, and judges the choices on other arrivals."""

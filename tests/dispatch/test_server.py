@@ -186,6 +186,29 @@ def test_a_backend_is_lost_once_where_no_scheduler_can_begin(monkeypatch: pytest
     run(main())
 
 
+def test_a_backend_over_which_no_scheduler_can_begin_counts_once_one_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither as up nor as lost at each probe before."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        found = bench(servers=2)
+        async with found as dispatcher:
+            pool = dispatcher.pools[0]
+            found.servers["b:1"].alive = False
+            pool.servers[1].lost("b:1: connection reset")
+            await asyncio.sleep(SOON)
+            begun = len(found.counts.switches)
+            monkeypatch.setattr(pool, "_begin", failing(5, pool._begin))
+            found.servers["b:1"].alive = True
+            await asyncio.sleep(SOON + 20 * PROBE_DOWN)
+            assert pool.servers[1].up
+            assert found.counts.switches[begun:] == [("b:1", True)]
+
+    run(main())
+
+
 @pytest.mark.parametrize("times", [1, 5])
 def test_a_scheduler_that_cannot_begin_is_tried_again(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits then goes on waiting, and what comes meanwhile is refused with the reason."""

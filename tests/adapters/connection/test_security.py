@@ -19,6 +19,7 @@ from tests.waiting import LONGEST
 from tuner.adapters.connection.channel import open_channel
 from tuner.adapters.connection.security import (
     SECURITY_OPTIONS,
+    TOKEN_STAYS,
     Security,
     certificate_files,
     parse_security,
@@ -99,9 +100,13 @@ def test_a_token_is_read_again_when_it_changes(
 
 
 def test_a_token_that_cannot_be_read_for_a_moment(
-    grpc_server: str, security: Security, certificates: Path, tmp_path: Path
+    grpc_server: str,
+    security: Security,
+    certificates: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The one from before stays in use, as where a file is emptied before it is written anew."""
+    """The one from before stays in use, as in the middle of a renewal; a warning says so."""
     token = tmp_path / "token"
     token.touch(0o600)
     token.write_text("first")
@@ -112,10 +117,14 @@ def test_a_token_that_cannot_be_read_for_a_moment(
 
         token.write_text("")
         assert ask(b"", timeout=60) == b"Bearer first"
+        assert ask(b"", timeout=60) == b"Bearer first"
         token.write_text("second")
         assert ask(b"", timeout=60) == b"Bearer second"
         token.unlink()
         assert ask(b"", timeout=60) == b"Bearer second"
+    empty, gone = [record.getMessage() for record in caplog.records if TOKEN_STAYS in record.getMessage()]
+    assert "holds no token" in empty
+    assert "No such file" in gone
 
 
 def test_files_that_kubernetes_renews(grpc_server: str, certificates: Path, tmp_path: Path) -> None:

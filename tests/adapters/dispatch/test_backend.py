@@ -11,6 +11,7 @@ from tests.adapters.dispatch.running import TOKEN, Running, target_of
 from tests.adapters.mounted import mount
 from tests.dispatch.fakes import request
 from tuner.adapters.backend import Backend
+from tuner.adapters.connection.security import TOKEN_STAYS
 from tuner.adapters.dispatch import DispatchBackend
 from tuner.adapters.dispatch.client import DispatchClient
 from tuner.adapters.dispatch.flow import traffic_between
@@ -162,8 +163,8 @@ def test_a_token_that_kubernetes_renews(target: str, tmp_path: Path) -> None:
     backend.apply(before)
 
 
-def test_a_token_in_the_middle_of_its_renewal(target: str) -> None:
-    """The one from before stays in use; at opening there is none."""
+def test_a_token_in_the_middle_of_its_renewal(target: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The one from before stays in use, which the log says once; at opening there is none."""
     token = Path(target.partition("token_file=")[2])
     backend = DispatchBackend(target)
     before = backend.current()
@@ -173,6 +174,7 @@ def test_a_token_in_the_middle_of_its_renewal(target: str) -> None:
 
     assert backend.apply(wanted).configuration == wanted
     backend.apply(before)
+    assert [TOKEN_STAYS in record.getMessage() for record in caplog.records].count(True) == 1
     with pytest.raises(StorageError, match="holds no token"):
         DispatchBackend(target)
 

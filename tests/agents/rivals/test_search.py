@@ -10,7 +10,7 @@ import pytest
 from tests.agents.bed import HIGH, LOW, RATES, make_space, surface
 from tuner.agents import State
 from tuner.agents.rivals.random_search import RandomSearch
-from tuner.agents.rivals.search import SearchParameters
+from tuner.agents.rivals.search import AGAIN, SearchParameters
 from tuner.knobs import Knob, KnobSpace
 
 SPACE = make_space()
@@ -132,6 +132,23 @@ def test_a_best_that_stays_out_of_reach_leaves_the_best_in_reach() -> None:
 
     assert chosen == [far, near, far, far, far, far, far]
     assert agent.select(at(far), np.array([far, near, best])) == best
+
+
+def test_a_best_is_sought_again_once_its_ban_has_ended() -> None:
+    """A step at a time, as the guard allows: the way leads farther than where it once ended."""
+    line = KnobSpace([Knob(name="batch", grid=(1, 2, 3, 4, 5), default=1)])
+    agent = RandomSearch(line, SearchParameters(budget=3))
+    for configuration, cost in ((4, 0.1), (1, 0.9), (0, 0.5)):
+        agent.update(at(configuration), configuration, cost, at(configuration))
+    current, chosen = 0, []
+    for window in range(2 + AGAIN + 5):
+        reach = np.arange(max(current - 1, 0), min(current + 2, line.size))
+        current = agent.select(at(current), reach[reach < 2] if window < AGAIN else reach)
+        agent.update(at(current), current, (0.5, 0.9, 0.9, 0.9, 0.1)[current], at(current))
+        chosen.append(current)
+
+    assert chosen[:4] == [1, 0, 0, 0]
+    assert chosen[-1] == 4
 
 
 def test_what_is_equal_in_effect_costs_the_same() -> None:

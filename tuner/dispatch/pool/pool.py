@@ -162,8 +162,10 @@ class Pool:
         """A server came or went, or has other limits: begin again with those that are up."""
         self.changes += 1
         was_up = self.up
-        self._count(server)
+        if not server.up:
+            self._count(server)
         self.restart()
+        self._count(server)  # one that is up counts once a scheduler has begun with it
         if self.up and not was_up:
             self._observer.returned([*self._queues])
         if not self.up:
