@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import stat
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,10 +11,21 @@ from urllib.parse import urlsplit
 from tuner.errors import InvalidInput, StorageError
 from tuner.files.storage import read_file
 
-__all__ = ["check_not_in_the_clear", "check_private", "is_loopback", "read_secret", "refuse_credentials"]
+__all__ = [
+    "TOKEN_STAYS",
+    "TokenFile",
+    "check_not_in_the_clear",
+    "check_private",
+    "is_loopback",
+    "read_secret",
+    "refuse_credentials",
+]
+
+log = logging.getLogger(__name__)
 
 LARGEST_TOKEN = 100_000
 """Bytes of the file of a token."""
+TOKEN_STAYS = "the token from before stays in use"
 
 
 def refuse_credentials(address: str, setting: str, fix: str) -> None:
@@ -92,3 +104,47 @@ def read_secret(path: Path, setting: str) -> str:
     if not token or not token.isprintable():
         raise StorageError(f"{setting} {path}: holds no token")
     return token
+
+
+class TokenFile:
+    """The token of a file. While the file cannot be used, as in the middle of a renewal, the last one counts.
+
+    Args:
+        path: The file; it is read when it changes, or the link that it is.
+        setting: What names it, for messages.
+    """
+
+    def __init__(self, path: Path, setting: str) -> None:
+        self._path = path
+        self._setting = setting
+        self._stamp: tuple[int, int] | None = None
+        self._token = ""
+        self._said = ""  # why it could not be used last
+
+    def token(self) -> str:
+        """Return the token.
+
+        Raises:
+            StorageError: The file cannot be read, or is empty, and never held a token.
+            InvalidInput: It can be read by everybody, and never could be used.
+        """
+        try:
+            if (stamp := self._look()) is None or stamp != self._stamp:
+                self._token, self._stamp = read_secret(self._path, self._setting), stamp
+        except (InvalidInput, StorageError) as error:
+            if not self._token:
+                raise
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("%s; %s", error, TOKEN_STAYS)
+        else:
+            self._said = ""
+        return self._token
+
+    def _look(self) -> tuple[int, int] | None:
+        """Return what tells one content of the file from another; None if reading it says what is wrong."""
+        try:
+            found = self._path.stat()  # of what a link leads to by now
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns

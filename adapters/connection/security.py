@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +10,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tuner.adapters.connection.address import Option, existing_path
-from tuner.adapters.connection.credentials import read_secret
+from tuner.adapters.connection.credentials import TokenFile, read_secret
 from tuner.adapters.connection.identity import NO_PASSWORD, read_identity
 from tuner.errors import InvalidInput, StorageError, TunerError
 
-log = logging.getLogger(__name__)
-
-__all__ = ["SECURITY", "SECURITY_OPTIONS", "TOKEN_STAYS", "Security", "certificate_files", "parse_security"]
+__all__ = ["SECURITY", "SECURITY_OPTIONS", "Security", "certificate_files", "parse_security"]
 
 SECURITY = {
     "tls": Option("", "`grpc`, `metrics` or `all`: what is reached over TLS"),
@@ -29,7 +26,6 @@ SECURITY = {
 """The options."""
 SECURITY_OPTIONS = {name: option.default for name, option in SECURITY.items()}
 """Their defaults."""
-TOKEN_STAYS = "the token from before stays in use"
 WAYS = {"": (False, False), "grpc": (True, False), "metrics": (False, True), "all": (True, True)}
 
 
@@ -141,24 +137,12 @@ class _Token:
     """Gives each call the token of a file. gRPC calls it from threads of its own."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp = (-1, -1)
-        self._token = ""
-        self._said = ""  # why it could not be read last
+        self._file = TokenFile(path, "token_file")
 
     def __call__(self, _context: Any, callback: Any) -> None:
         try:
-            found = self._path.stat()  # of what a link leads to by now
-            stamp = found.st_ino, found.st_mtime_ns
-            if stamp != self._stamp:
-                self._token, self._stamp = read_secret(self._path, "token_file"), stamp
-        except (OSError, TunerError) as error:
-            if not self._token:
-                callback((), error)
-                return
-            if str(error) != self._said:
-                self._said = str(error)
-                log.warning("%s; %s", error, TOKEN_STAYS)
+            token = self._file.token()
+        except TunerError as error:
+            callback((), error)
         else:
-            self._said = ""
-        callback((("authorization", f"Bearer {self._token}"),), None)
+            callback((("authorization", f"Bearer {token}"),), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,9 @@ from tuner.adapters.connection.address import (
     grpc_address,
     parameters,
 )
-from tuner.adapters.connection.credentials import is_loopback, read_secret, refuse_credentials
-from tuner.adapters.connection.security import TOKEN_STAYS
-from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, StorageError, TimedOut, Unreachable
+from tuner.adapters.connection.credentials import TokenFile, is_loopback, refuse_credentials
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TimedOut, Unreachable
 from tuner.printable import one_line
-
-log = logging.getLogger(__name__)
 
 __all__ = [
     "LONGEST_CHANGE",
@@ -109,8 +105,7 @@ class DispatchClient:
     def __init__(self, target: DispatchTarget, timeout: float) -> None:
         self._target = target
         self._timeout = timeout
-        self._token = ""  # the last one that could be used
-        self._said = ""  # why its file could not be used last
+        self._token = None if target.token_file is None else TokenFile(target.token_file, "token_file")
 
     def state(self) -> dict[str, Any]:
         """Return what there is, how it is set, and what was done.
@@ -138,31 +133,13 @@ class DispatchClient:
         if status != http.HTTPStatus.OK:
             raise Refused(f"the dispatcher refused the knobs: {words}")
 
-    def _authorization(self) -> dict[str, str]:
-        """Return the header with the token, if there is one.
-
-        While its file cannot be used, as in the middle of a renewal, the last one that could be stays in use.
-        """
-        path = self._target.token_file
-        if path is None:
-            return {}
-        try:
-            self._token = read_secret(path, "token_file")
-        except (InvalidInput, StorageError) as error:
-            if not self._token:
-                raise
-            if str(error) != self._said:
-                self._said = str(error)
-                log.warning("%s; %s", error, TOKEN_STAYS)
-        else:
-            self._said = ""
-        return {"Authorization": f"Bearer {self._token}"}
-
     def _ask(
         self, method: str, path: str, timeout: float, body: str | None = None
     ) -> tuple[int, dict[str, Any]]:
         target = self._target
-        headers = {"Content-Type": "application/json", **self._authorization()}
+        headers = {"Content-Type": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token.token()}"
         connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
         try:
             connection.request(method, path, body, headers)

@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from tests.adapters.certificates import make_certificates, openssl
 from tests.adapters.mounted import mount
 from tests.waiting import LONGEST
 from tuner.adapters.connection.channel import open_channel
+from tuner.adapters.connection.credentials import TOKEN_STAYS
 from tuner.adapters.connection.security import (
     SECURITY_OPTIONS,
-    TOKEN_STAYS,
     Security,
     certificate_files,
     parse_security,
@@ -83,15 +84,18 @@ def test_grpc_over_tls_with_certificate_and_token(grpc_server: str, security: Se
     assert asked(grpc_server, security) == "Bearer secret"
 
 
-def test_a_token_is_read_again_when_it_changes(
-    grpc_server: str, security: Security, certificates: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    """The file of a token that changes."""
+    file = tmp_path / "token"
+    file.touch(0o600)
+    file.write_text("first")
+    return file
+
+
+def test_a_token_is_read_again_when_it_changes(grpc_server: str, security: Security, token: Path) -> None:
     """Tokens of Kubernetes are renewed every hour."""
-    token = tmp_path / "token"
-    token.touch(0o600)
-    token.write_text("first")
-    changing = Security(grpc=True, ca=security.ca, cert=security.cert, key=security.key, token_file=token)
-    with open_channel(grpc_server, "127.0.0.1", changing) as channel:
+    with open_channel(grpc_server, "127.0.0.1", replace(security, token_file=token)) as channel:
         ask = channel.unary_unary("/test/Echo")
 
         assert ask(b"", timeout=60) == b"Bearer first"
@@ -100,18 +104,10 @@ def test_a_token_is_read_again_when_it_changes(
 
 
 def test_a_token_that_cannot_be_read_for_a_moment(
-    grpc_server: str,
-    security: Security,
-    certificates: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    grpc_server: str, security: Security, token: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The one from before stays in use, as in the middle of a renewal; a warning says so."""
-    token = tmp_path / "token"
-    token.touch(0o600)
-    token.write_text("first")
-    changing = Security(grpc=True, ca=security.ca, cert=security.cert, key=security.key, token_file=token)
-    with open_channel(grpc_server, "127.0.0.1", changing) as channel:
+    with open_channel(grpc_server, "127.0.0.1", replace(security, token_file=token)) as channel:
         ask = channel.unary_unary("/test/Echo")
         assert ask(b"", timeout=60) == b"Bearer first"
 

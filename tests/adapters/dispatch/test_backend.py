@@ -11,7 +11,7 @@ from tests.adapters.dispatch.running import TOKEN, Running, target_of
 from tests.adapters.mounted import mount
 from tests.dispatch.fakes import request
 from tuner.adapters.backend import Backend
-from tuner.adapters.connection.security import TOKEN_STAYS
+from tuner.adapters.connection.credentials import TOKEN_STAYS
 from tuner.adapters.dispatch import DispatchBackend
 from tuner.adapters.dispatch.client import DispatchClient
 from tuner.adapters.dispatch.flow import traffic_between
