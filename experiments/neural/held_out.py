@@ -24,7 +24,7 @@ from tuner.experiments.neural.servers import TRUTHS, HeldOutServer, Learning, no
 if TYPE_CHECKING:
     from tuner.agents.agent import Agent
 
-__all__ = ["HeldOut", "HeldOutTask"]
+__all__ = ["ASKED", "WINDOWS", "HeldOut", "HeldOutTask", "learn"]
 
 WINDOWS = 50
 FIRST = 50000
@@ -77,13 +77,7 @@ class HeldOut(Experiment[HeldOutTask, dict[str, Learning]]):
 
     def measure(self, task: HeldOutTask, seed: int) -> dict[str, Learning]:
         server = HeldOutServer(task.family, TRUTHS[task.truth], seed)
-        learnings = {}
-        for arm in task.arms:
-            server.restart()
-            agent = _agent(arm, server, seed)
-            learnings[arm] = tune(server, agent, self.windows, taught="pick" not in arm)
-            agent.close()
-        return learnings
+        return {arm: learn(arm, server, seed, self.windows) for arm in task.arms}
 
     def rows(self, found: Answers[HeldOutTask, dict[str, Learning]]) -> Iterator[Row]:
         for task, answers in found.items():
@@ -117,6 +111,16 @@ NETWORKS = {
     "rrl, network upside down": _UpsideDown,
 }
 """What takes the network's place, by the arm."""
+
+
+def learn(arm: str, server: HeldOutServer, seed: int, windows: int) -> Learning:
+    """Let the agent of an arm tune a server, as if it had just started."""
+    server.restart()
+    agent = _agent(arm, server, seed)
+    try:
+        return tune(server, agent, windows, taught="pick" not in arm)
+    finally:
+        agent.close()
 
 
 def _agent(arm: str, server: HeldOutServer, seed: int) -> Agent:
