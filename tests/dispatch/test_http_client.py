@@ -209,6 +209,67 @@ def test_a_server_that_closes_idle_connections() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("said", "reset", "within", "comes"),
+    [
+        (b"", False, 60.0, True),
+        (b"", True, 60.0, True),
+        (b"HTTP/1.1 2", False, 60.0, False),
+        (b"", False, -1.0, False),
+    ],
+    ids=["closed", "reset", "closed in the middle of an answer", "closed after a while"],
+)
+def test_a_server_that_closes_a_connection_as_it_is_used(
+    said: bytes, reset: bool, within: float, comes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was idle: the question is asked once more, unless the server has been at it."""
+    monkeypatch.setattr(http_client, "CLOSED_WITHIN", within)
+    used = set[asyncio.StreamWriter]()
+
+    async def once(path: bytes, writer: asyncio.StreamWriter) -> None:
+        if writer not in used:
+            used.add(writer)
+            writer.write(answer(path))
+            return
+        writer.write(said)
+        (writer.transport.abort if reset else writer.close)()
+
+    async def main() -> None:
+        server = Server(once)
+        async with server.asked() as client:
+            await client.ask("GET", "/a")
+            if comes:
+                assert (await client.ask("POST", "/b", body=b"batch")).body == b"/b"
+                assert server.questions[1] == server.questions[2]
+            else:
+                with pytest.raises(Lost, match="ended"):
+                    await client.ask("POST", "/b", body=b"batch")
+        assert len(server.questions) == 2 + comes
+        assert server.connections == 1 + comes
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_gone_is_asked_once_more() -> None:
+    """And not for ever."""
+
+    async def never(path: bytes, writer: asyncio.StreamWriter) -> None:
+        if path == b"/a":
+            writer.write(answer(path))
+        else:
+            writer.close()
+
+    async def main() -> None:
+        server = Server(never)
+        async with server.asked() as client:
+            await client.ask("GET", "/a")
+            with pytest.raises(Lost, match="ended"):
+                await client.ask("GET", "/b")
+        assert len(server.questions) == 3
+
+    asyncio.run(main())
+
+
 def test_a_connection_that_was_idle_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not used any more: what stands before the server may have forgotten it."""
     monkeypatch.setattr(http_client, "LONGEST_IDLE", 0.02)

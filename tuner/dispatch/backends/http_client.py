@@ -21,6 +21,9 @@ LARGEST_ANSWER = (1 << 31) - 1
 """Bytes of an answer with its headers: what gRPC takes."""
 LONGEST_IDLE = 10.0
 """s after which a connection is not used again: servers, and what stands before them, close idle ones."""
+CLOSED_WITHIN = 1.0
+"""s after a question within which a connection ends that the server had closed already; where it ends later,
+the server has worked on the question."""
 ANNOUNCED = range(100, 200)
 """Statuses after which the answer is still to come."""
 
@@ -55,6 +58,9 @@ class HttpClient:
     ) -> HttpAnswer:
         """Ask a question and wait for its answer, as long as that takes.
 
+        One that is asked over a connection of earlier questions, which soon ends without a byte of an answer,
+        is asked once more over a new one.
+
         Args:
             method: Such as ``POST``.
             path: Quoted.
@@ -70,7 +76,23 @@ class HttpClient:
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("a header has several lines")
         question = "\r\n".join([*lines, "", ""]).encode("ascii") + body
-        line = self._kept() or await self._connect()
+        if (kept := self._kept()) is not None:
+            loop = asyncio.get_running_loop()
+            latest = loop.time() + CLOSED_WITHIN
+            try:
+                return await self._asked(kept, question)
+            except Lost:
+                # The server may have closed the connection, which was idle, before the question came there.
+                if kept.heard or self._closed or loop.time() > latest:
+                    raise
+        return await self._asked(await self._connect(), question)
+
+    async def _asked(self, line: _Line, question: bytes) -> HttpAnswer:
+        """Ask over a connection, and keep it for the next question if that goes well.
+
+        Raises:
+            Lost: There is no answer.
+        """
         answer = line.ask(question)
         try:
             found = await answer
@@ -143,6 +165,11 @@ class _Line(asyncio.Protocol):
     def reusable(self) -> bool:
         """Whether another question can be asked."""
         return self._reusable and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def heard(self) -> bool:
+        """Whether a byte came after the last question."""
+        return self._size > 0
 
     def ask(self, question: bytes) -> asyncio.Future[HttpAnswer]:
         """Send a question, and return what waits for its answer."""
