@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import socket
@@ -136,15 +135,6 @@ def test_each_output_is_as_asked(address: Address) -> None:
     length = int(answer.headers["Inference-Header-Content-Length"])
     assert [one["name"] for one in json.loads(answer.body[:length])["outputs"]] == ["a", "b"]
     assert answer.body[length:] == b"\1"
-
-
-def test_a_packed_body_is_read(address: Address) -> None:
-    """But one that unpacks to too much is not, nor one that is packed otherwise."""
-    assert infer(address, gzip.compress(json.dumps(body()).encode()), Content_Encoding="gzip").code == 200
-    assert infer(address, gzip.compress(b" " * 10_000_000), Content_Encoding="gzip").code == 413
-    assert infer(address, gzip.compress(b"{}")[:-9], Content_Encoding="gzip").code == 400
-    assert infer(address, b"{}", Content_Encoding="gzip").code == 400
-    assert infer(address, b"{}", Content_Encoding="br").code == 400
 
 
 @pytest.mark.parametrize(

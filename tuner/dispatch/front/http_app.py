@@ -52,6 +52,8 @@ LARGEST_LENGTH = 12
 """Digits of a length in a header."""
 WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 """The encodings of a body that are read, and how zlib knows them."""
+MOST_MEMBERS = 16
+"""Parts of a body that are packed one by one: behind each of them the rest of the body is copied."""
 _log = logging.getLogger(__name__)
 
 
@@ -221,16 +223,22 @@ class Application:
         return bytes(body) if encoding == "identity" else self._unpacked(bytes(body), WINDOWS[encoding])
 
     def _unpacked(self, body: bytes, window: int) -> bytes:
-        unpacking = zlib.decompressobj(window)
-        try:
-            found = unpacking.decompress(body, self._largest + 1)
-        except zlib.error:
-            raise Refused(Status.INVALID, "the body is not packed as Content-Encoding says") from None
-        if len(found) > self._largest:
-            raise self._too_large()
-        if not unpacking.eof:
-            raise Refused(Status.INVALID, "the packed body ends too early")
-        return found
+        """Return a packed body unpacked; its members, one behind the other, are parts of it."""
+        parts, left = list[bytes](), self._largest + 1
+        for _ in range(MOST_MEMBERS):
+            unpacking = zlib.decompressobj(window)
+            try:
+                parts.append(unpacking.decompress(body, left))
+            except zlib.error:
+                raise Refused(Status.INVALID, "the body is not packed as Content-Encoding says") from None
+            left -= len(parts[-1])
+            if not left:
+                raise self._too_large()
+            if not unpacking.eof:
+                raise Refused(Status.INVALID, "the packed body ends too early")
+            if not (body := unpacking.unused_data):
+                return b"".join(parts)
+        raise Refused(Status.INVALID, f"a packed body has at most {MOST_MEMBERS} members")
 
     def _too_large(self) -> Oversize:
         return Oversize(f"a request has at most {self._largest} bytes")
