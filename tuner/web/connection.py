@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -13,7 +13,7 @@ from tuner.web import open_files
 __all__ = ["ACCEPTED_AT_ONCE", "MOST_CONNECTIONS", "MOST_IN_A_FLOOD", "Connection"]
 
 MOST_CONNECTIONS = 64
-"""Connections at the same time, but for those that have just begun."""
+"""Connections at the same time, but for those that have just begun or whose request waits for its answer."""
 MOST_IN_A_FLOOD = 512
 """Connections at the same time, however new they are."""
 SHARE = 1 / 8
@@ -31,8 +31,9 @@ class Connection(H11Protocol):
 
     A server that waited for every connection could be blocked by a few clients that send half a request, or
     do not read the answer. A new connection has a moment to be answered first: the probe of an orchestrator
-    may arrive in the middle of hundreds of clients that connect and go away. Where few
-    files may be open, and their share is used up, new connections have no such moment.
+    may arrive in the middle of hundreds of clients that connect and go away. One whose request waits for us
+    does not give way. In a flood, and where the share of the files is used up, neither holds: then the
+    stalest ends, and one that waits for us only if all do.
     """
 
     most: ClassVar[int] = MOST_CONNECTIONS
@@ -44,9 +45,11 @@ class Connection(H11Protocol):
         """Start; if there are too many connections, abort the one whose deadline is nearest."""
         files = int(self.share * open_files.limit())
         if (count := len(self.connections)) >= min(self.most, files):
-            stalest = min(self.connections, key=lambda one: one._deadline.when())  # type: ignore[union-attr]
-            age = self.longest_exchange - (stalest._deadline.when() - self.loop.time())  # type: ignore[union-attr]
-            if age > GRACE or count >= min(self.most_in_a_flood, files):
+            ours: Any = self.connections
+            stalest = min(ours, key=lambda one: (one.answering, one._deadline.when()))
+            age = self.longest_exchange - (stalest._deadline.when() - self.loop.time())
+            stale = age > GRACE and not stalest.answering
+            if stale or count >= min(self.most_in_a_flood, files):
                 self.connections.discard(stalest)
                 stalest.transport.abort()
         # asyncio does so for the sockets that it makes itself. Without it the body of an answer waits until
@@ -59,6 +62,11 @@ class Connection(H11Protocol):
     def asking(self) -> bool:
         """Whether a request waits for its answer."""
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def answering(self) -> bool:
+        """Whether a request has come whole, and its answer has not begun."""
+        return self.asking and not self.cycle.more_body and not self.cycle.response_started
 
     def on_response_complete(self) -> None:
         """Start the time of the next exchange."""

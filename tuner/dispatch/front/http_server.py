@@ -16,7 +16,7 @@ from tuner.web.listener import Listener
 __all__ = ["start_http"]
 
 MOST_CONNECTIONS = 1_024
-"""Connections at the same time, but for those that have just begun."""
+"""Connections at the same time, but for those that have just begun or whose request waits for its answer."""
 MOST_IN_A_FLOOD = 2_048
 """Connections at the same time, however new they are."""
 SHARE = 1 / 2
@@ -77,7 +77,7 @@ class FrontConnection(Connection):
 
     def expire(self) -> None:
         """End, unless the dispatcher has the request."""
-        if self.asking and not self.cycle.more_body and not self.cycle.response_started:
+        if self.answering:
             self._wait()
         else:
             super().expire()
