@@ -9,7 +9,7 @@ import numpy as np
 
 from tuner.cluster.scenario import Network, Scenario, Session
 from tuner.cluster.scenario.session import FASTEST
-from tuner.envs.cluster_backend import SimulatedCluster, check_scenario
+from tuner.envs.cluster_backend import SimulatedCluster, check_scenario, last_request
 from tuner.envs.making import makes_environments
 from tuner.envs.serving import UNKNOWN, Levels, Plant, ServingEnv
 from tuner.envs.vector import MeasureInThreads, ServingVectorEnv, check_count
@@ -84,11 +84,21 @@ class ClusterEnv(ServingEnv):
     first observation.
 
     ## End
-    Never terminated. Truncated after ``episode_windows`` steps.
+    Never terminated. Truncated after ``episode_windows`` steps, and where the requests of a trace would come
+    to an end within the next window.
 
     ## Version history
     v0: first.
     """
+
+    def end_step(  # noqa: D102 - inherited
+        self, measured: Measurement
+    ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().end_step(measured)
+        backend = self.backend
+        assert isinstance(backend, SimulatedCluster), backend
+        over = backend.now() + backend.settle + self._window > backend.ends
+        return observation, reward, terminated, truncated or over, info
 
     def _observe(self, m: Measurement) -> np.ndarray:
         observation = super()._observe(m)
@@ -124,7 +134,7 @@ def cluster(
         levels: Names load levels for ``info["level"]``.
 
     Raises:
-        InvalidInput: An argument is unusable.
+        InvalidInput: An argument is unusable, or a trace is shorter than two windows.
     """
     chosen = EXAMPLE if scenario is None else scenario
     if not isinstance(chosen, Scenario):
@@ -146,7 +156,7 @@ def cluster(
         backend = SimulatedCluster(offered.model_copy(update={"seed": seed}), knobs)
         return Plant(backend=backend, measure=backend.measure, close=backend.close)
 
-    return ClusterEnv(
+    env = ClusterEnv(
         open_plant,
         knobs,
         BadRateObjective(slo=slo, goal=objective),
@@ -154,6 +164,12 @@ def cluster(
         episode_windows=episode_windows,
         levels=levels,
     )
+    fastest = chosen if rates is None else chosen.scaled(rates[1] / chosen.total_rate)
+    ends, settle = last_request(fastest), max(session.slo for session in chosen.each_session)
+    if ends < 2 * window + settle:
+        problem = f"two of {window:g} s, {settle:g} s apart, do not fit into the trace of {ends:.4g} s"
+        raise InvalidInput("window", problem, "shorten them, or give a longer trace")
+    return env
 
 
 @makes_environments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from tuner.profile import BatchingProfile
 from tuner.scheduling.batching.symphony import SymphonyOptions, reconfigure
 from tuner.scheduling.knobs import configuration_of, options_from, scheduler_space
 
-__all__ = ["SimulatedCluster", "check_scenario"]
+__all__ = ["SimulatedCluster", "check_scenario", "last_request"]
 
 
 def check_scenario(scenario: Scenario) -> None:
@@ -31,6 +32,12 @@ def check_scenario(scenario: Scenario) -> None:
     if scenario.policy != "symphony":
         problem = f"{scenario.policy} has no knobs"
         raise InvalidInput("policy", problem, "the scenario's policy must be symphony")
+
+
+def last_request(scenario: Scenario) -> float:
+    """Return when the last request of a scenario's traces comes, s; infinite if it has none."""
+    times = [session.process().times for session in scenario.each_session if session.traced]
+    return max((float(one[-1]) for one in times if one is not None), default=math.inf)
 
 
 class SimulatedCluster:
@@ -52,6 +59,10 @@ class SimulatedCluster:
         self._space = space or scheduler_space()
         self._scenario = scenario
         self._simulation = Simulation(scenario.model_copy(update={"requests": None}))  # an episode has more
+        self.ends = last_request(scenario)
+        """When the last request of the scenario's traces comes, s; infinite if it has none."""
+        self.settle = max(session.slo for session in scenario.each_session)
+        """How long a change of the knobs takes to show, s."""
         self._options: SymphonyOptions = TypeAdapter(SymphonyOptions).validate_python(scenario.options)
         self._configuration = Configuration(
             {name: configuration_of(self._options)[name] for name in self._space.names}
@@ -92,13 +103,12 @@ class SimulatedCluster:
         changed = configuration != self._configuration
         if changed:
             self._run(configuration)
-        longest = max(session.slo for session in self._scenario.each_session)
         return ApplyReport(
             configuration=self._configuration,
             changed=changed,
             cost=ApplyCost.FREE,
             seconds=0.0,
-            settle=longest if changed else 0.0,
+            settle=self.settle if changed else 0.0,
         )
 
     def counters(self) -> Counters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -146,6 +147,34 @@ def test_an_agent_learns_in_it() -> None:
 
     assert len(history) == len(agent.costs) == 3
     assert all(window.level == pytest.approx(LoadLevels().level(300.0), abs=1) for window in history)
+
+
+def traced(folder: Path, seconds: float) -> Scenario:
+    """A cluster whose only session gets 100 requests/s from a trace."""
+    trace = folder / "trace.csv"
+    trace.write_text("\n".join(f"{number / 100}" for number in range(int(seconds * 100) + 1)))
+    session = Session(name="a", alpha_ms=2.0, beta_ms=10.0, slo_ms=60.0, arrival=f"trace:{trace}")
+    return Scenario(policy="symphony", accelerators=2, sessions=(session,))
+
+
+def test_an_episode_ends_before_its_trace(tmp_path: Path) -> None:
+    """No window shows the time after its last request, in which nothing is asked and every reward is best."""
+    env = cluster(scenario=traced(tmp_path, 8.0), window=2.0)
+    _, info = env.reset(seed=1)
+    steps = [env.step(number(env)) for _ in range(2)]
+
+    assert [truncated for *_, truncated, _ in steps] == [False, True]
+    assert [step[4]["measurement"].arrival_rate for step in steps] == [100.0, 100.0]
+    assert info["measurement"].arrival_rate == pytest.approx(100, rel=0.01)
+
+
+def test_a_trace_of_less_than_two_windows_is_refused(tmp_path: Path) -> None:
+    """Also where only the highest of a range of rates plays it so fast."""
+    scenario = traced(tmp_path, 8.0)
+
+    for arguments in ({"window": 4.0}, {"window": 2.0, "rate": (100.0, 300.0)}):
+        with pytest.raises(InvalidInput, match=r"window: two of . s, 0.06 s apart, do not fit"):
+            cluster(scenario=scenario, **arguments)
 
 
 def test_nothing_asked() -> None:
