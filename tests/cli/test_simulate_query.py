@@ -58,6 +58,26 @@ def test_a_stage_that_executes_nothing_has_no_mean_batch(run: Run) -> None:
             "arrival: integer_poisson",
             "line 12: arrival: integer_poisson needs a constant rate",
         ),
+        (
+            "seconds: 20",
+            "budgets_ms: {detect: 500, recognise: 150}",
+            "line 12: budgets_ms: take 650 ms along a",
+        ),
+        (
+            "seconds: 20",
+            "budgets_ms: {detect: 250}",
+            "line 12: budgets_ms: must name each stage once, but not",
+        ),
+        (
+            "seconds: 20",
+            "budgets_ms: {detect: 250, recognise: 1}",
+            "line 12: budgets_ms: recognise needs 9 ms",
+        ),
+        (
+            "load: [[0, 100], [10, 160]]\nseconds: 20",
+            "load: 1e9\nseconds: 999",
+            "line 12: seconds: would be 2e+12 requests; at most 1e+12 are simulated",
+        ),
     ],
 )
 def test_mistakes_in_a_query_that_is_simulated(run: Run, written: str, mistaken: str, said: str) -> None:
@@ -68,6 +88,15 @@ def test_mistakes_in_a_query_that_is_simulated(run: Run, written: str, mistaken:
 
     assert code == 2
     assert said in " ".join(err.split())
+
+
+def test_too_many_requests_by_the_option_are_refused(run: Run) -> None:
+    """What the file allows, --seconds may make endless."""
+    Path("s.yaml").write_text(SCENARIO.read_text().replace("[[0, 100], [10, 160]]", "1e9"))
+
+    code, _, err = run("simulate", "s.yaml", "--seconds", "100000")
+
+    assert (code, err) == (2, "error: --seconds: would be 3e+14 requests; at most 1e+12 are simulated\n")
 
 
 def test_the_trace_of_a_query_is_beside_its_file(run: Run) -> None:

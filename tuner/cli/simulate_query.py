@@ -21,12 +21,15 @@ def simulate_query(file: Path, out: Path | None, seed: int | None, seconds: floa
     """
     from tuner.cli.console import make_console
     from tuner.cluster.pipelines import PipelineScenario, simulate_pipeline
+    from tuner.errors import InvalidInput
     from tuner.files.yaml_file import load_yaml
 
     given = {"seed": seed, "seconds": seconds}
     scenario = load_yaml(file, PipelineScenario).model_copy(
         update={name: value for name, value in given.items() if value is not None}
     )
+    if seconds is not None and (problem := scenario.too_many_requests()):
+        raise InvalidInput("--seconds", problem)
     check_file(out, "--json")
     outcome = simulate_pipeline(scenario)
     console = make_console()

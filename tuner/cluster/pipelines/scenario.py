@@ -8,12 +8,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
+from pydantic import model_validator as check_model
 
 from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
 from tuner.cluster.requests import CHUNK, RequestStream
 from tuner.cluster.scenario.options import check_policy, make_options, option_names
+from tuner.cluster.scenario.scenario import endless
 from tuner.cluster.scenario.session import Arrival, Count, Rate, Session, check_rate_fits
 from tuner.cluster.simulation import Interval
+from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, StrictPart, mistake
 from tuner.planning.queries import Query, QueryPlan, plan_query, plan_within
 from tuner.scheduling.batching.nexus_plan import make_placement
@@ -93,6 +96,45 @@ class PipelineScenario(StrictPart):
         check_rate_fits(info.data.get("load"), arrival)
         return arrival
 
+    @check_model(mode="after")
+    def _budgets_fit(self) -> PipelineScenario:
+        if self.budgets_ms is None:
+            return self
+        try:
+            _ = self.plan
+        except InvalidInput as error:
+            place = ("budgets_ms",) if error.setting == "budgets_ms" else ("query", error.setting)
+            wrong = mistake(str(error).removeprefix(f"{error.setting}: "), *place)
+            raise ValidationError.from_exception_data("query", [wrong]) from None
+        return self
+
+    @check_model(mode="after")
+    def _is_not_endless(self) -> PipelineScenario:
+        if problem := self.too_many_requests():
+            raise ValidationError.from_exception_data("query", [mistake(problem, "seconds")])
+        return self
+
+    def too_many_requests(self) -> str:
+        """Return what is wrong if more requests would be simulated than anybody can wait for; empty if not.
+
+        Those of all stages count. A trace does not: its file holds its queries.
+        """
+        if self._root.traced:
+            return ""
+        calls = sum(self.query.rates.values()) / self.query.rate  # requests of a query
+        return endless(calls * self._queries)
+
+    @property
+    def _root(self) -> Session:
+        """How queries come."""
+        rate = self.query.rate if self.load is None else self.load
+        return Session.model_construct(rate=rate, arrival=self.arrival)  # both are checked already
+
+    @property
+    def _queries(self) -> float:
+        """How many are expected."""
+        return self._root.mean_rate(self.interval.last) * self.interval.last
+
     @property
     def interval(self) -> Interval:
         """Which queries count: those after the warm-up."""
@@ -137,10 +179,8 @@ class PipelineScenario(StrictPart):
 
     def make_requests(self) -> RequestStream:
         """Return the stream of queries."""
-        rate = self.query.rate if self.load is None else self.load
-        root = Session.model_construct(rate=rate, arrival=self.arrival)  # both are checked already
-        expected = int(AMPLE * root.mean_rate(self.interval.last) * self.interval.last) + 1
-        return RequestStream([root.process()], seed=self.seed, chunk=min(expected, CHUNK))
+        expected = int(AMPLE * self._queries) + 1
+        return RequestStream([self._root.process()], seed=self.seed, chunk=min(expected, CHUNK))
 
     def draw_network(
         self, generator: np.random.Generator, count: int

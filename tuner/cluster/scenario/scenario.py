@@ -33,7 +33,7 @@ from tuner.scheduling.catalogue import build_policy, distributes, policy_names
 from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 from tuner.workload.sizes import SizeDistribution
 
-__all__ = ["Scenario"]
+__all__ = ["Scenario", "endless"]
 
 MOST_REQUESTS = 1e12
 """Most requests of one simulation: more than a processor simulates in a day."""
@@ -274,10 +274,7 @@ class Scenario(Form):
             return ""
         plain = (s for s in self.sessions if s.rate is not None and not s.traced)
         own = sum(s.copies * s.mean_rate(self.duration) for s in plain)
-        requests = (own if self.rate is None else self.rate) * self.duration
-        if requests <= MOST_REQUESTS:
-            return ""
-        return f"would be {requests:.0e} requests; at most {MOST_REQUESTS:.0e} are simulated"
+        return endless((own if self.rate is None else self.rate) * self.duration)
 
     @cached_property
     def sizes(self) -> tuple[SizeDistribution | None, ...]:
@@ -416,6 +413,13 @@ class Scenario(Form):
         else:
             changed["sessions"] = tuple(one.scaled(multiplier, speed=speed) for one in self.sessions)
         return self.model_copy(update=changed)
+
+
+def endless(requests: float) -> str:
+    """Return what is wrong with so many requests in one simulation; empty if nothing is."""
+    if requests <= MOST_REQUESTS:
+        return ""
+    return f"would be {requests:.0e} requests; at most {MOST_REQUESTS:.0e} are simulated"
 
 
 def _refuse(wrong: list[InitErrorDetails]) -> None:
