@@ -159,6 +159,24 @@ def test_an_output_that_is_left_out_is_nobodys_input() -> None:
     assert graph_of(clipped).digests["y"] == graph_of(recurrent, clipped).digests["y"]
 
 
+@pytest.mark.parametrize("rows", [[], [2], [2, 3], [2, 0], [2, 2, 2]])
+def test_an_example_that_is_no_batch_is_refused(rows: list[int]) -> None:
+    """It needs each input, and as many rows of each; torch and Python said so in words of their own."""
+    from torch import fx, nn, ones, tensor
+
+    class Sum(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    module = fx.symbolic_trace(Sum())
+
+    assert read_fx(module, "sum", [ones(2, 1), ones(2, 1)]).batched == {"x", "y", "add"}
+    with pytest.raises(InvalidInput, match=r"sum: the example has \[.*\] rows; give two rows of each input"):
+        read_fx(module, "sum", [ones(count, 1) for count in rows])
+    with pytest.raises(InvalidInput, match=r"has \[2, 0\] rows"):
+        read_fx(module, "sum", [ones(2, 1), tensor(1.0)])
+
+
 def test_another_structure_ends_the_prefix() -> None:
     """The sum of one module is not the other's value."""
     example = _tensors(some_rows(0, 2))

@@ -32,7 +32,11 @@ def read_fx(module: fx.GraphModule, name: str, example: Sequence[torch.Tensor]) 
         module: Traced, in the mode in which it will be executed.
         name: Of the network.
         example: Inputs with two rows each: executing them shows which values have a row for each request.
+
+    Raises:
+        InvalidInput: The example is no batch for the module.
     """
+    _check_batch(module, name, example)
     inputs, weights, operations = dict[str, bytes](), dict[str, Weight](), list[Operation]()
     outputs: tuple[str, ...] = ()
     modules = dict(module.named_modules())
@@ -151,6 +155,15 @@ def _weight(value: Any) -> Weight:
     content = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
     shape = f"{value.dtype}:{tuple(value.shape)}".encode()
     return Weight(digest(b"weight", shape, content), len(content))
+
+
+def _check_batch(module: fx.GraphModule, name: str, example: Sequence[torch.Tensor]) -> None:
+    """Raise InvalidInput unless there is a tensor for each input, all with as many rows."""
+    wanted = sum(node.op == "placeholder" for node in module.graph.nodes)
+    rows = [len(value) if value.ndim else 0 for value in example]
+    if len(rows) != wanted or 0 in rows or len(set(rows)) != 1:
+        problem = f"the example has {rows} rows"
+        raise InvalidInput(name, problem, f"give two rows of each input, of which there are {wanted}")
 
 
 def _batched(module: fx.GraphModule, example: Sequence[torch.Tensor]) -> frozenset[str]:
