@@ -15,9 +15,12 @@ __all__ = ["merged", "total"]
 
 def merged(histograms: Sequence[Histogram | None]) -> Histogram | None:
     """Return the histogram of all; None if one has no histogram or different buckets."""
-    known = [histogram for histogram in histograms if histogram is not None and histogram.counts.any()]
-    if not known or any(histogram is None for histogram in histograms):
-        return histograms[0]
+    given = [histogram for histogram in histograms if histogram is not None]
+    if len(given) < len(histograms):
+        return None
+    known = [histogram for histogram in given if histogram.counts.any()]
+    if not known:
+        return given[0]
     if any(not np.array_equal(histogram.bounds, known[0].bounds) for histogram in known):
         return None
     return Histogram(known[0].bounds, np.sum([histogram.counts for histogram in known], axis=0))

@@ -15,7 +15,9 @@ import pytest
 
 from tests.adapters.replicas.bed import Server
 from tests.builders import SPACE, configuration, measurement
+from tuner.adapters.metrics.histogram import Histogram
 from tuner.adapters.replicas import targets
+from tuner.adapters.replicas.counters import merged
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
 from tuner.adapters.replicas.targets import replicas_of
@@ -61,6 +63,18 @@ def test_one_that_exports_no_quantiles_hides_all(servers: dict[str, Server]) -> 
     with closing(ReplicaGroup(Membership("fake://all", lambda: list(servers), servers.__getitem__))) as group:
         assert group.counters().quantiles == {}
         assert not group.describe().quantiles
+
+
+def test_one_without_a_histogram_leaves_the_group_without() -> None:
+    """In whatever order they stand; one that has answered nothing yet leaves that of the others."""
+    bounds = np.array([0.1, np.inf])
+    some, empty = (Histogram(bounds, np.array(counts)) for counts in ([3, 1], [0, 0]))
+
+    assert merged([some, None]) is merged([None, some]) is merged([empty, None]) is None
+    assert merged([empty, empty]) is empty
+    both = merged([some, empty, some])
+    assert both is not None
+    np.testing.assert_array_equal(both.counts, [6, 2])
 
 
 def test_one_that_takes_no_changes_makes_a_group_that_takes_none(
