@@ -46,8 +46,9 @@ def plan_cluster(
     asked = load_yaml(file, ClusterFile)
     check_file(out, "--json")
     check_plot(plot)
-    plan = plan_file(asked)
     console = make_console()
+    with console.status("planning"):
+        plan = plan_file(asked)
     console.print(_table(plan))
     for sentence in _sentences(plan):
         console.print(sentence)
