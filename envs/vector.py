@@ -91,6 +91,7 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
             seeds = [None if one is None else operator.index(one) for one in seed]
         if len(seeds) != self.num_envs:
             raise InvalidInput("seed", f"{len(seeds)} are given for {self.num_envs} environments")
+        self.closed = False  # what gymnasium takes for closed it does not close
         windows = [
             env.begin_reset(seed=one, options=options) for env, one in zip(self.envs, seeds, strict=True)
         ]

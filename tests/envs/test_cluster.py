@@ -312,6 +312,17 @@ class TestBackend:
         assert math.isnan(window.cpu)
 
 
+def test_a_vector_that_began_again_is_closed_again() -> None:
+    """As often as it is closed; its threads and its clusters end."""
+    vector = cluster_vector(num_envs=1, scenario=SMALL, window=0.2)
+    for seed in (1, 2):
+        vector.reset(seed=seed)
+        vector.close()
+        vector.close()
+
+        assert vector.envs[0].backend is None
+
+
 @pytest.mark.compiled
 def test_vector_form_equals_single_ones() -> None:
     """Each cluster of the vector form shows what it would show alone."""
