@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.scheduling.twin import Given
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.vocabulary import DISPATCH, DROP, NEVER
+from tuner.scheduling.vocabulary import DISPATCH, DROP, NEVER, TOLERANCE
 
 __all__ = ["NaiveNexus"]
 
@@ -146,7 +146,7 @@ class NaiveNexus:
     def in_time(self, accelerator: int, session: int, batch: list[tuple[float, int]], now: float) -> bool:
         budget = self.spec.sessions[session].slo - self.spec.delays.response
         end = self.start(batch, now) + self.latency(accelerator, session, len(batch))
-        return end <= batch[0][0] + budget
+        return end <= batch[0][0] + budget + TOLERANCE
 
     def start(self, batch: list[tuple[float, int]], now: float) -> float:
         return max(now, batch[-1][0] + self.spec.delays.control + self.spec.delays.data)

@@ -69,6 +69,24 @@ def test_lazy_drop_takes_what_fits() -> None:
     assert batches(uncapped) == batches(roomy)
 
 
+@pytest.mark.parametrize("drop", ["early", "lazy"])
+def test_a_batch_that_ends_exactly_in_time_is_served(drop: str) -> None:
+    """However its sums are rounded: session 1 waits 70 ms for session 0, and has 100 ms for its own 30."""
+    first, second = (np.array([[0.0, seconds]]) for seconds in (0.07, 0.03))
+    sessions = [
+        SessionSpec(name="a", slo=1.0, latency=first),
+        SessionSpec(name="b", slo=0.1, latency=second),
+    ]
+    policy = build(
+        ClusterSpec(sessions=sessions, kinds=[0]),
+        NexusOptions(placement=[[(0, 1, 1.0), (1, 1, 1.0)]], drop=drop),
+    )
+
+    trace = drive(policy, [(0.12 * number, own, 0) for number in range(300) for own in (0, 1)])
+
+    assert trace.dropped == {}
+
+
 def test_most_time_left_first() -> None:
     """At 3 the newest go that end by the deadline of their first: 2 to 4; 1 waits, and is too late at 8."""
     spec = ClusterSpec(sessions=[session(7.6)], kinds=[0])

@@ -60,7 +60,7 @@ from tuner.scheduling.requests import (
     push,
     waiting,
 )
-from tuner.scheduling.vocabulary import OK, Cluster, records
+from tuner.scheduling.vocabulary import OK, TOLERANCE, Cluster, records
 
 __all__ = ["Hosted", "Nexus", "NexusOptions", "Placement", "build", "make_rule"]
 
@@ -295,7 +295,7 @@ def _fits(policy: Nexus, queue: int, offset: int, size: int, now: float) -> bool
     session, accelerator = cluster.queues[queue].session, cluster.queues[queue].accelerator
     latency = cluster.latency[cluster.accelerators[accelerator].kind, session, size]
     latest = deadline(cluster, queue, cluster.queues[queue].head + offset)
-    return bool(_start(policy, queue, offset, size, now) + latency <= latest)
+    return bool(_start(policy, queue, offset, size, now) + latency <= latest + TOLERANCE)
 
 
 @njit_flat
