@@ -249,6 +249,23 @@ def test_orders_outlive_the_store_while_the_daemon_runs(
     assert said != ("log has gone" in problem)  # then the store is the same
 
 
+def test_orders_of_a_name_that_a_target_had_before_are_not_carried_over(tmp_path: Path) -> None:
+    """They went along with it: a target that gets the old name must not begin paused and pinned."""
+    path = tmp_path / "s.db"
+    with life(path) as daemon:
+        with daemon.opened() as store:
+            give_orders(store)
+            assert daemon.store.damage() == ""
+            with store.writing() as db:
+                db.execute("UPDATE orders SET name = 'c' WHERE name = 'a'")
+            assert daemon.store.damage() == ""
+            path.unlink()
+            assert daemon.store.damage() != ""
+        with daemon.opened() as store:
+            assert orders_of(store, "a") == Orders()
+            assert orders_of(store, "c") == ORDERED
+
+
 def test_a_file_with_the_name_of_a_log_is_left_alone(tmp_path: Path) -> None:
     """SQLite would write over it."""
     log = tmp_path / "s.db-wal"

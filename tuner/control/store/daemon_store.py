@@ -74,7 +74,9 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
         if problem:
             self._store.remove_orphans()
         with suppress(StorageError):
-            self._orders = (self._orders or {}) | all_orders(self._store)
+            found = all_orders(self._store)
+            # A damaged store may have lost some; a sound one is right also where a name has none any more.
+            self._orders = (self._orders or {}) | found if problem else found
         self._damaged = self._store.file if self._store.damaged else None
         return problem
 
