@@ -47,7 +47,8 @@ class SimulatedKettle:
         self._running = self.space.default
         self._free = [0.0] * int(self._running["workers"])  # when each worker is free next, s
         self._next = 0.0  # when the next request comes, s
-        self._sent: list[tuple[float, float]] = []  # when each request came and was answered, s
+        # When each request came and was answered, and how long it was executed, s.
+        self._sent: list[tuple[float, float, float]] = []
 
     def reseeded(self, seed: int) -> SimulatedKettle:
         """Return the same server at time 0 with other random numbers: an environment asks for it."""
@@ -72,7 +73,7 @@ class SimulatedKettle:
         return ApplyReport(configuration=configuration, changed=True, cost=cost, seconds=0.0, settle=0.1)
 
     def counters(self) -> Counters:
-        answered = [end - start for start, end in self._sent if end <= self._now]
+        answered = [end - start for start, end, _ in self._sent if end <= self._now]
         pending = len(self._sent) - len(answered)
         return Counters(time=self._now, requests=len(answered), latency=sum(answered), pending=pending)
 
@@ -92,7 +93,7 @@ class SimulatedKettle:
         while self._next < end:
             start = max(self._next, heapq.heappop(self._free))
             heapq.heappush(self._free, start + execution)
-            self._sent.append((self._next, start + execution))
+            self._sent.append((self._next, start + execution, execution))
             self._next += float(self._generator.exponential(1.0 / self.rate))
         self._now = end
 
@@ -102,14 +103,14 @@ class SimulatedKettle:
         self.rate = rate
 
     def sample(self, start: float, end: float) -> ClientSample:
-        came = np.array([one for one in self._sent if start <= one[0] < end]).reshape(-1, 2)
+        came = np.array([one for one in self._sent if start <= one[0] < end]).reshape(-1, 3)
         latency = np.where(came[:, 1] <= self._now, came[:, 1] - came[:, 0], np.nan)
         return ClientSample(intended=came[:, 0], latency=latency, failed=0, lateness=np.zeros(len(came)))
 
     # The machine
 
     def read(self) -> HostReading:
-        used = sum(SECONDS[int(self._running["tile"])] for _, end in self._sent if end <= self._now)
+        used = sum(execution for _, end, execution in self._sent if end <= self._now)
         return replace(
             HostReading(time=self._now), server=used, own=0.0, total=used, cores=self.cores, steal=0.0
         )

@@ -79,6 +79,18 @@ class TestSimulatedKettle(BackendContract):
 
         return send
 
+    def test_a_change_leaves_the_processor_time_of_before(
+        self, backend: SimulatedKettle, traffic: Callable[[int], None]
+    ) -> None:
+        """It never falls: each execution used what it took, whatever tile is set by now."""
+        traffic(10)
+        before = backend.read().server
+        backend.apply(Configuration(tile=4.0, workers=1.0))
+        assert before == backend.read().server == pytest.approx(0.30)
+
+        traffic(10)
+        assert backend.read().server == pytest.approx(0.39)
+
 
 class TestCorners(AgentContract):
     """The agent. It looks at corners only, so what it finds may cost three and a half times the least."""
