@@ -69,7 +69,7 @@ def run_experiment(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw its figures into this folder.")
     ] = None,
-    plot_format: PlotFormat = PlotForm.PNG,
+    plot_format: PlotFormat = None,
 ) -> None:
     """Run one experiment, print its rows and store its result.
 
@@ -87,7 +87,8 @@ def run_experiment(
     if foreign_limit is not None:
         _check_foreign_limit(kind.about)
     if plot is not None:
-        _check_figures(kind, plot)
+        _check_has_figure(kind)
+    check_figures(plot, plot_format)
     path = out or (QUICK if quick else RESULTS) / f"{name}.json"
     folder = make_folder_of(path, "--json")
     console = make_console()
@@ -102,7 +103,7 @@ def run_experiment(
     result.save(path)
     _show(result)
     print(path)
-    for figure in kind.plot(result, plot, form=plot_format) if plot is not None else ():
+    for figure in kind.plot(result, plot, form=plot_format or PlotForm.PNG) if plot is not None else ():
         print(figure)
     if measuring.stopped:
         raise typer.Exit(ExitCode.STOPPED)
@@ -116,13 +117,12 @@ def _check_foreign_limit(about: About) -> None:
         raise InvalidInput("--foreign-limit", f"{about.name} sets no window aside by it", "leave it out")
 
 
-def _check_figures(kind: type[Experiment[Any, Any]], folder: Path) -> None:
-    """Check before the experiment runs that its figures can be drawn."""
+def _check_has_figure(kind: type[Experiment[Any, Any]]) -> None:
+    """Check before an experiment runs that it has a figure."""
     from tuner.errors import InvalidInput
 
     if not kind.has_figure():
         raise InvalidInput("--plot", f"{kind.about.name} has no figure", "leave the option out")
-    check_figures(folder)
 
 
 @app.command("same", cls=UserCommand)

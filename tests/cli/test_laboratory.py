@@ -276,3 +276,15 @@ def test_figures_that_cannot_be_drawn_are_refused_before_anything_runs(
 
     assert said.startswith("error: --plot: needs matplotlib, which is not installed; in a clone: pipx")
     assert not Path("a.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("compare", *SMALL, "--agents", "random"), ("experiment", "run", "kairos-fig1")],
+    ids=lambda command: command[0],
+)
+def test_a_form_of_figures_that_are_not_drawn_is_refused(fails: Say, command: tuple[str, ...]) -> None:
+    """It was ignored, and the figures of a long run were missing at its end."""
+    said = fails(*command, "--plot-format", "svg")
+
+    assert said == "error: --plot-format: is that of figures, and none are drawn; give --plot DIR, too\n"

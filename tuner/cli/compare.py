@@ -36,7 +36,7 @@ def compare(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Draw the figures into this folder.")
     ] = None,
-    plot_format: PlotFormat = PlotForm.PNG,
+    plot_format: PlotFormat = None,
 ) -> None:
     """Let agents learn under the same loads; count windows until each stays near the best, and the cost."""
     from tuner.cli.comparison import compare_runs
@@ -47,10 +47,10 @@ def compare(
     chosen = parse_agents(agents, base)
     for one in chosen:
         check_agent(one, "--agents")
-    check_figures(plot)
+    check_figures(plot, plot_format)
     runs = compare_runs(run_agent, run_specs(chosen, seeds), base, seeds=seeds, files=files)
     if plot is not None:
         from tuner.laboratory.figures import comparison_figures
 
-        for path in comparison_figures(runs, plot, form=plot_format):
+        for path in comparison_figures(runs, plot, form=plot_format or PlotForm.PNG):
             print(path)

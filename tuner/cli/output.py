@@ -40,7 +40,12 @@ class PlotForm(StrEnum):
 
 
 PlotFormat = Annotated[
-    PlotForm, typer.Option("--plot-format", help="Of the figures; svg and pdf can be scaled, for papers.")
+    PlotForm | None,
+    typer.Option(
+        "--plot-format",
+        help="Of the figures; svg and pdf can be scaled, for papers.",
+        show_default=PlotForm.PNG.value,
+    ),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also store the result here.")]
 
@@ -88,13 +93,19 @@ def check_plot(path: Path | None) -> None:
     check_file(path, "--plot")
 
 
-def check_figures(folder: Path | None) -> None:
+def check_figures(folder: Path | None, form: PlotForm | None) -> None:
     """Check, before any work is done, that figures can be drawn into the folder of `--plot`, if wanted.
 
+    Args:
+        folder: The folder; None if none are wanted.
+        form: The form that the user named.
+
     Raises:
-        InvalidInput: What draws is not installed.
+        InvalidInput: What draws is not installed, or there is a form and no folder.
         StorageError: The folder cannot be written.
     """
+    if folder is None and form is not None:
+        raise InvalidInput("--plot-format", "is that of figures, and none are drawn", "give --plot DIR, too")
     if folder is not None:
         check_installed("matplotlib", "--plot")
         make_folder(folder, "--plot")
