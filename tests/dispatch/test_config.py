@@ -147,6 +147,20 @@ def test_the_command_checks_a_file(run: Run, tmp_path: Path) -> None:
     assert "line 3: sessions[0].slo_ms" in ended.err
 
 
+def test_the_check_reads_what_is_listened_with(run: Run, tmp_path: Path) -> None:
+    """A token that the start refuses is refused here, too, in the same words; it passed."""
+    path, token = tmp_path / "dispatch.yaml", tmp_path / "token"
+    path.write_text(FILE.replace("listen: {", "listen: {token_file: token, "))
+    token.write_text("0123456789abcdef")
+    token.chmod(0o644)
+    ended = run("dispatch", str(path), "--check")
+    assert (ended.code, "listen.token_file" in ended.err) == (2, True)
+    assert "can be read by everybody" in ended.err
+
+    token.chmod(0o600)
+    assert run("dispatch", str(path), "--check").code == 0
+
+
 @pytest.mark.parametrize("option", [(), ("--check",)])
 def test_the_command_says_what_is_not_installed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]

@@ -32,7 +32,12 @@ SIGHUP reads the file again; Ctrl-C and SIGTERM end in good order."""
 def dispatch(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="See docs/dispatch.md.")],
-    check: Annotated[bool, typer.Option("--check", help="Only check the file; no server is asked.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Only check the file, its certificates and its tokens; no server is asked."
+        ),
+    ] = False,
     log: Annotated[
         Path | None, typer.Option("--log", metavar="FILE.npz", help="Write the event log there at the end.")
     ] = None,
@@ -61,9 +66,7 @@ def dispatch(
         _replay(file)
         return
     if check:
-        config = _read(file)
-        names = ", ".join(session.name for session in config.sessions)
-        print(f"{file}: no mistakes; dispatches {names} by {config.policy} (its servers were not asked)")
+        _check(file)
         return
     from tuner.interruption import ending_well
 
@@ -76,6 +79,16 @@ def dispatch(
         from tuner.dispatch.process import run_dispatch
 
         run_dispatch(lambda: _read(file), say, log)
+
+
+def _check(file: Path) -> None:
+    """Say that a file has no mistakes, nor have the certificates and tokens that it listens with."""
+    from tuner.dispatch.credentials import Credentials
+
+    config = _read(file)
+    Credentials(config.listen)
+    names = ", ".join(session.name for session in config.sessions)
+    print(f"{file}: no mistakes; dispatches {names} by {config.policy} (its servers were not asked)")
 
 
 def _read(file: Path) -> DispatchConfig:
