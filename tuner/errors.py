@@ -7,7 +7,8 @@
     │   └── UnknownModel        the server does not serve a model of that name
     ├── UnsupportedPlatform     the embedded server cannot run here
     ├── StorageError            a file or folder cannot be written or read
-    │   └── Damaged             a store of ours was changed by something else than this program
+    │   ├── Damaged             a store of ours was changed by something else than this program
+    │   └── Unavailable         it cannot be used at present: the disk is full, or another program locks it
     └── AdapterError            the world's failure, seen through an adapter
         ├── Unreachable         no answer from the server
         ├── TimedOut            an answer began but did not come in time
@@ -15,7 +16,8 @@
         ├── ReadOnly            the server does not accept changes; observing still works
         └── Refused             the server refused a configuration; the old one still serves
 
-Every one of them ends the command line with exit code 2 and its message as the only output.
+Every one of them ends the command line with exit code 2 (`Unavailable` with 75: trying again may do) and its
+message as the only output.
 Messages name the setting and the fix: ``metrics port 8002: connection refused; start Triton with
 --allow-metrics=true or correct '?metrics=' in the target``.
 """
@@ -38,6 +40,7 @@ __all__ = [
     "StorageError",
     "TimedOut",
     "TunerError",
+    "Unavailable",
     "UnknownModel",
     "Unreachable",
     "UnsupportedPlatform",
@@ -157,6 +160,10 @@ class StorageError(TunerError):
 
 class Damaged(StorageError):
     """The daemon's store holds what no daemon wrote, or SQLite cannot read it."""
+
+
+class Unavailable(StorageError):
+    """The daemon's store cannot be used at present: its disk is full or fails, or a program locks it."""
 
 
 class AdapterError(TunerError):

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
-from tests.command_line import Say
+from tests.command_line import Run, Say
+from tuner.errors import Unavailable
 
 
 def test_an_unwritable_run_folder_is_named_before_anything_starts(fails: Say, tmp_path: Path) -> None:
@@ -94,3 +96,18 @@ def test_a_server_that_ends_by_itself_is_an_error(fails: Say, monkeypatch: pytes
 
     assert said == "error: the embedded Triton has ended; the end of its log: out of memory\n"
     assert stopped
+
+
+def test_a_store_that_cannot_be_used_at_present_has_an_exit_code_of_its_own(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After it the unit starts the daemon again, which it does not after 2."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise Unavailable("state s.db: database or disk is full")
+
+    monkeypatch.setattr("tuner.control.service.run_daemon", refuse)
+
+    ended = run("daemon", "servetune.yaml")
+
+    assert (ended.code, ended.err) == (75, "error: state s.db: database or disk is full\n")

@@ -32,7 +32,7 @@ from tuner.cli.sweep import sweep
 from tuner.cli.train import train
 from tuner.cli.usage import Stopped, UsageError, UserCommand, usage_text
 from tuner.cli.workload import app as workload
-from tuner.errors import TunerError
+from tuner.errors import TunerError, Unavailable
 from tuner.plugin import missing_extra
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def main() -> None:
         sys.exit(ExitCode.ERROR)
     except TunerError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(ExitCode.ERROR)
+        sys.exit(ExitCode.UNAVAILABLE if isinstance(error, Unavailable) else ExitCode.ERROR)
     except ModuleNotFoundError as error:
         if not (sentence := missing_extra(error)):
             raise

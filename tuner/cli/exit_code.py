@@ -27,6 +27,12 @@ class ExitCode(IntEnum):
     )
     DIFFERENT = 1, "A comparison found a difference: `tuner dispatch --replay`, `tuner experiment same`."
     ERROR = 2, "An error: one line on standard error, which begins with `error:`."
+    UNAVAILABLE = (
+        75,
+        "The daemon's store cannot be used at present, because the disk is full, fails or is read-only, or "
+        "another program locks the file: one line on standard error, as for 2. Trying again may do, so that "
+        "the systemd unit starts the daemon again; 2 leaves it down.",
+    )
     STOPPED = (
         130,
         "Ctrl-C, SIGTERM, or the terminal was closed, where the command does not usually end so (see 0); "

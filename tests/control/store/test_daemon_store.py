@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -16,7 +17,7 @@ from tuner.control.store.lock import locked_store
 from tuner.control.store.order_book import orders_of, pause, pin, resume
 from tuner.control.store.schema import VERSION
 from tuner.control.store.store import Store
-from tuner.errors import InvalidInput, StorageError
+from tuner.errors import InvalidInput, StorageError, Unavailable
 
 
 @pytest.fixture
@@ -131,14 +132,32 @@ def test_what_is_not_a_damaged_store_of_ours_stays(
 
 
 def test_a_store_that_somebody_locks_stays(path: Path) -> None:
-    """It is in use, not damaged."""
+    """It is in use, not damaged, and may be free later."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
-        with life(path) as daemon, pytest.raises(StorageError, match="locked"), daemon.opened():
+        with life(path) as daemon, pytest.raises(Unavailable, match="locked"), daemon.opened():
             pass
 
     assert [one.name for one in path.parent.glob("*damaged*")] == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_disk_without_room_may_have_some_later(path: Path, there: bool) -> None:
+    """The store stays as it is, and the error says that trying again may do."""
+    if not there:
+        path.unlink()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with life(path) as daemon, pytest.raises(Unavailable), daemon.opened():
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    with life(path) as later, later.opened() as store:
+        assert orders_of(store, "a") == (ORDERED if there else Orders())
+    assert later.said == []
 
 
 def torn(path: Path) -> None:

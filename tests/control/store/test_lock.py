@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 
 from tuner.control.store.lock import LockFile, locked_store
-from tuner.errors import InvalidInput, StorageError
+from tuner.errors import InvalidInput, StorageError, Unavailable
 
 HOLDER = """
 import sys
@@ -232,3 +232,24 @@ def test_a_refused_one_leaves_no_descriptor(tmp_path: Path) -> None:
                 take(tmp_path / "s.db")
 
     assert len(list(descriptors.iterdir())) == before
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.ENOSPC, Unavailable), (errno.EROFS, Unavailable), (errno.EACCES, StorageError)],
+    ids=["full", "read-only", "forbidden"],
+)
+def test_what_may_pass_is_told_from_what_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StorageError]
+) -> None:
+    """A disk without room may have some later; a right that is missing is a mistake."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(StorageError) as caught:
+            take(tmp_path / "s.db")
+
+    assert type(caught.value) is kind

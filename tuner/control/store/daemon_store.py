@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from tuner.control.decide.orders import Orders
-from tuner.control.store.database import file_of, is_store
+from tuner.control.store.database import file_of, is_store, storage_error
 from tuner.control.store.lock import LockFile, locked_store
 from tuner.control.store.order_book import all_orders, carry_over, salvaged_orders
 from tuner.control.store.store import Store
@@ -169,7 +169,7 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
                 if _log(self._path).stat().st_size:
                     _log(self._path).replace(_log(aside))
         except OSError as error:
-            raise StorageError(f"state {self._path}: {error.strerror}; {damage}") from error
+            raise storage_error(f"state {self._path}: {error.strerror}; {damage}", error) from error
         _remove_log(self._path)
         return f"{damage}; it was renamed to {aside.name}, and learning starts from nothing"
 

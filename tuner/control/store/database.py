@@ -26,13 +26,18 @@ from tuner.control.store.schema import (
     UPGRADES,
     VERSION,
 )
-from tuner.errors import Damaged, StorageError
+from tuner.errors import Damaged, StorageError, Unavailable
 
-__all__ = ["PARSE_ERRORS", "Database", "file_of", "is_store"]
+__all__ = ["PARSE_ERRORS", "Database", "file_of", "is_store", "storage_error"]
 
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """SQLite's codes for a damaged file. The last is that of a wrong statement: ours are right, so a table, a
 column or the format of the file is not."""
+PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY)
+"""SQLite's codes for a disk that is full or fails, and for a file that another program locks. The third is
+that of a log that it could not make: the file itself was looked at before."""
+PASSING_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+"""The system's numbers for the same."""
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """Errors of a file that cannot be read; Python raises the second for column names that are no text."""
 PARSE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -304,7 +309,14 @@ class Database:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED:  # the rest says how
             self._damage = f"state {self.path}: {error}"
             return Damaged(self._damage)
-        return StorageError(f"state {self.path}: {getattr(error, 'strerror', None) or error}")
+        return storage_error(f"state {self.path}: {getattr(error, 'strerror', None) or error}", error)
+
+
+def storage_error(message: str, cause: Exception) -> StorageError:
+    """Return the error for a file that cannot be used: one that says so, where it may pass by itself."""
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    passes = code in PASSING or getattr(cause, "errno", None) in PASSING_ERRORS
+    return Unavailable(message) if passes else StorageError(message)
 
 
 def file_of(found: os.stat_result) -> tuple[int, int]:

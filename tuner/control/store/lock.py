@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tuner.control.store.database import storage_error
 from tuner.errors import InvalidInput, StorageError
 
 __all__ = ["LockFile", "locked_store"]
@@ -142,7 +143,7 @@ def _opened(path: Path, name: str) -> int:
             _check(path.lstat(), name)
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
-        raise StorageError(f"{name}: {error.strerror}; choose another folder") from error
+        raise storage_error(f"{name}: {error.strerror}; choose another folder", error) from error
     try:
         _check(os.fstat(descriptor), name)  # again: it may have been replaced since
     except StorageError:
