@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.builders import configuration
+from tests.command_line import Say
 from tests.control.daemon.file_server import FileServer
 from tuner.command import app
 from tuner.knobs import Configuration
@@ -298,3 +300,20 @@ def test_what_runs_for_good_ends_well_while_it_starts(command: str, module: str,
     done = subprocess.run(line, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr, done.stdout) == (0, "stopped\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "runs"),
+    [("daemon", "tuner.control.service.run_daemon"), ("dispatch", "tuner.dispatch.process.run_dispatch")],
+)
+def test_what_runs_for_good_ends_well_where_nobody_reads_its_log(
+    tuner: Say, monkeypatch: pytest.MonkeyPatch, command: str, runs: str
+) -> None:
+    """It went on without a reader; that its last words cannot be written is no failure."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as nobody:
+        monkeypatch.setattr(sys, "stdout", nobody)
+        monkeypatch.setattr(runs, lambda *_, **__: nobody.write("stopped\n"))
+
+        tuner(command, "none.yaml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +19,7 @@ from tuner.cli.evaluate import evaluate
 from tuner.cli.exit_code import ExitCode
 from tuner.cli.goodput import goodput
 from tuner.cli.history import explain, history
+from tuner.cli.lost_output import give_up_output
 from tuner.cli.observe import observe
 from tuner.cli.orders import pause, pin, resume, rollback, unpin
 from tuner.cli.plan import app as plan
@@ -129,16 +129,11 @@ def main() -> None:
         print("stopped", file=sys.stderr)
         sys.exit(ExitCode.STOPPED)
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
-        _give_up_output()
+        give_up_output()
         sys.exit(ExitCode.NO_READER)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
-        _give_up_output()
+        give_up_output()
         print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(ExitCode.ERROR)
-
-
-def _give_up_output() -> None:
-    """Let Python write what is left of our output to nowhere; it would complain at its end if that failed."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

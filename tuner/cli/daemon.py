@@ -40,12 +40,13 @@ def daemon(
 
     `tuner history` and `tuner explain` show the records.
     """
+    from tuner.cli.lost_output import losing_output
     from tuner.errors import InvalidInput
     from tuner.interruption import ending_well
 
     if log_as not in ("text", "json"):
         raise InvalidInput("--log", f"'{log_as}' is unknown", "write text or json")
-    with ending_well():
+    with ending_well(), losing_output():
         from tuner.control.service import run_daemon
 
         run_daemon(file, windows=windows, fast=fast, as_json=log_as == "json", verbose=verbose)

@@ -68,6 +68,7 @@ def dispatch(
     if check:
         _check(file)
         return
+    from tuner.cli.lost_output import losing_output
     from tuner.interruption import ending_well
 
     check_file(log, "--log")
@@ -75,7 +76,7 @@ def dispatch(
     def say(sentence: str) -> None:
         print(sentence, flush=True)
 
-    with ending_well():
+    with ending_well(), losing_output():
         from tuner.dispatch.process import run_dispatch
 
         run_dispatch(lambda: _read(file), say, log)
