@@ -7,11 +7,13 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests.builders import SPACE, configuration
 from tuner.control.decide.orders import Orders
+from tuner.control.store import daemon_store
 from tuner.control.store.daemon_store import DaemonStore
 from tuner.control.store.lock import locked_store
 from tuner.control.store.order_book import orders_of, pause, pin, resume
@@ -205,6 +207,30 @@ def test_targets_whose_orders_are_lost_start_paused(path: Path, lost: Callable[[
 
     assert any("all targets are paused" in sentence for sentence in daemon.said)
     assert again.said == []
+
+
+@pytest.mark.parametrize("room", ["none", "for the tables alone"])
+def test_orders_count_as_lost_where_there_was_no_room_for_a_new_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch, room: str
+) -> None:
+    """A start in vain must not make the next one believe that nothing was ever ordered."""
+    with life(path) as daemon, daemon.opened():
+        pass
+    path.unlink()
+
+    def refuse(*_: object) -> NoReturn:
+        raise Unavailable("state s.db: database or disk is full")
+
+    with monkeypatch.context() as full:
+        if room == "none":
+            full.setattr(Store, "_create", refuse)
+        else:
+            full.setattr(daemon_store, "carry_over", refuse)
+        with life(path) as in_vain, pytest.raises(Unavailable), in_vain.opened():
+            pass
+
+    with life(path) as next_one, next_one.opened() as store:
+        assert "the operators' orders" in orders_of(store, "a").paused
 
 
 def test_a_daemon_that_is_refused_leaves_word_of_the_store(path: Path) -> None:

@@ -34,7 +34,7 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
     ==========================  ==============================================================================
     what is found               what happens
     ==========================  ==============================================================================
-    no file                     a new store is made. If there was one, the orders are taken from memory;
+    no file, or an empty one    a new store is made. If there was one, the orders are taken from memory;
                                 without any in memory, all targets are paused
     a damaged store             it is renamed, and a new one is made. The orders are taken from memory, or
                                 read from the damaged store; if neither can be done, all targets are paused
@@ -92,16 +92,23 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
             StorageError: It cannot be opened, or is not a store of this version.
         """
         with ExitStack() as held:
-            lost = ""
             if not os.path.lexists(self._path):
                 _remove_log(self._path)  # SQLite would apply a log that is left over to the new file
-                lost = "deleted" if self._lock.opened else ""
             try:
                 self._store, renamed = self._open(held)
             except InvalidInput:  # a daemon whose lock file was deleted has it: it is a store
                 self._lock.note_opened()
                 raise
-            for sentence in [*renamed, *self._restore_orders(targets, "damaged" if renamed else lost)]:
+            # Also where the file is there: a start that found no room for the tables has left it empty.
+            lost = "deleted" if self._store.created and self._lock.opened else ""
+            try:
+                restored = self._restore_orders(targets, "damaged" if renamed else lost)
+            except StorageError:
+                if self._store.created:  # the next start would take it for a store without orders
+                    with suppress(OSError):
+                        self._path.unlink()
+                raise
+            for sentence in [*renamed, *restored]:
                 self._say(sentence)
                 with suppress(StorageError):
                     self._store.note(sentence)

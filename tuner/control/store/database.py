@@ -60,6 +60,7 @@ class Database:
         existing: The file must exist.
 
     Attributes:
+        created: Whether it was made anew, of no file or of an empty one.
         unparsable: Whether a row was found that cannot be parsed: damage that SQLite does not notice.
 
     Raises:
@@ -71,7 +72,7 @@ class Database:
         self.path = path
         self._lock = threading.RLock()
         self._damage = ""
-        self.unparsable = False
+        self.created = self.unparsable = False
         existing = existing or reading
         try:
             if existing and not path.is_file():
@@ -234,7 +235,7 @@ class Database:
         empty = self.path.stat().st_size == 0 or (owner == APPLICATION and not self._pragma("schema_version"))
         if new and empty:
             self._create()
-            version = VERSION
+            version, self.created = VERSION, True
         elif owner != APPLICATION:
             raise StorageError(
                 f"state {self.path}: is another program's file, not a store of servetune; give another file"
