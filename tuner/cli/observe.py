@@ -12,7 +12,8 @@ from tuner.setting import parse_window
 
 __all__ = ["EXAMPLES", "observe"]
 
-EXAMPLES = """Example: [bold]tuner observe triton://127.0.0.1:8001/resnet50?metrics=8002 --every 1s[/bold]"""
+EXAMPLES = """Example:
+[bold]tuner observe 'triton://127.0.0.1:8001/resnet50?metrics=8002' --every 1s[/bold]"""
 
 
 def observe(

@@ -35,7 +35,9 @@ def sweep(
     grid: Annotated[
         list[str] | None,
         typer.Option(
-            "--grid", metavar="NAME=V,V,..", help="Values of a knob. Repeat; a knob left out keeps its value."
+            "--grid",
+            metavar="NAME=V,V,..",
+            help="Values of a knob. Repeat; a knob left out keeps its value. Without any, all are turned.",
         ),
     ] = None,
     seconds: Annotated[str, typer.Option("--seconds", help="Length of a window.")] = "8s",
