@@ -246,6 +246,7 @@ report taken                                          | RUN: taken is a file; gi
 report run/report.json                                | run/report.json: not a
 serve resnet                                          | mlp
 serve --server nginx                                  | triton, tfserving
+serve --server tfserving --no-quantiles               | --no-quantiles: means nothing with --server tfserving
 demo --server nginx                                   | triton, tfserving
 demo --simulated --rates 0 100                        | --rates
 demo --simulated --rates 100                          | --rates

@@ -25,8 +25,10 @@ def serve(
     from contextlib import suppress
 
     from tuner.cli.console import make_console
-    from tuner.errors import AdapterError
+    from tuner.errors import AdapterError, InvalidInput
 
+    if not quantiles and server == "tfserving":
+        raise InvalidInput("--no-quantiles", "means nothing with --server tfserving", "leave it out")
     console = make_console()
     started = start_server(server, model, console, quantiles=quantiles)
     try:
