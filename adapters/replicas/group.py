@@ -242,14 +242,21 @@ class ReplicaGroup:
         try:
             before = self._members.ask(lambda member: member.counters())
             wait(report.settle)
-            after = self._members.ask(lambda member: member.counters())
+            after = self._members.ask(lambda member: (member.counters(), member.current()))
         except BaseException:
             self._break_off()
             raise
         if chosen not in before or chosen not in after:
             why = self._members.away.get(chosen, "")
             raise Refused(f"{chosen} went away with the new configuration, and may still have it: {why}")
-        shares = {name: ServedRequests.between(before[name], after[name]) for name in before if name in after}
+        ran = after[chosen][1]
+        if not self.space.same(ran, report.configuration):  # it may have died of it, and be back
+            self._trial = None
+            problem = f"{chosen} was restarted in its trial, or changed by somebody else"
+            raise Refused(f"{problem}: it runs {self.space.format(ran)}")
+        shares = {
+            name: ServedRequests.between(before[name], after[name][0]) for name in before if name in after
+        }
         tried = shares.pop(chosen)
         others = ServedRequests(
             requests=sum(share.requests for share in shares.values()),

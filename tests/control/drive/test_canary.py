@@ -196,6 +196,47 @@ def test_one_that_dies_of_it_is_not_followed(fleet: Fleet) -> None:
     assert fleet.running[1:] == [OLD, OLD]
 
 
+@pytest.mark.parametrize("runs", [OLD, THEIRS], ids=["restarted", "deployed"])
+def test_one_that_loses_it_in_the_trial_is_not_followed(fleet: Fleet, runs: Configuration) -> None:
+    """It may have died of it and be back: what was measured is not of the new configuration."""
+
+    def lose() -> None:
+        if fleet.servers["a"].running == NEW:
+            fleet.servers["a"].running = runs
+
+    fleet.during = lose
+    record = fleet.driver.step()
+
+    assert record.outcome == "failed"
+    assert record.error == (
+        f"a was restarted in its trial, or changed by somebody else: it runs {SPACE.format(runs)}"
+    )
+    assert fleet.running == [runs, OLD, OLD]
+    assert fleet.loop.memory.banned(fleet.loop.level) == [SPACE.encode(NEW)]
+
+
+def test_what_is_deployed_to_two_in_a_trial_stays_at_both() -> None:
+    """Also at the one that tried another: with what it ran before, that would prevail again."""
+    fleet = Fleet()
+    fleet.servers.pop("c")
+    fleet.group.close()
+    fleet.group = ReplicaGroup(
+        Membership("fake://all", lambda: list(fleet.servers), fleet.servers.__getitem__)
+    )
+    fleet.driver = driver_of(fleet)
+
+    def deployed() -> None:
+        if fleet.servers["a"].running == NEW:
+            fleet.servers["a"].running = fleet.servers["b"].running = THEIRS
+
+    fleet.during = deployed
+    for _ in range(3):
+        fleet.driver.step()
+    fleet.group.close()
+
+    assert fleet.running == [THEIRS] * 2
+
+
 def test_a_single_replica_is_no_canary(fleet: Fleet) -> None:
     """When the others are away there is nobody to compare with."""
     for name in ("b", "c"):
