@@ -15,7 +15,7 @@ from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import Membership
 from tuner.control import Apply
 from tuner.control.decide.orders import Orders
-from tuner.control.drive.canary import objection
+from tuner.control.drive.canary import objection, try_first
 from tuner.control.drive.journal import WindowRecord
 from tuner.control.store.journal import StoreJournal
 from tuner.control.store.store import Store
@@ -170,6 +170,18 @@ def test_what_is_forbidden_during_the_trial_is_taken_back(
     assert unfinished_change(store, target) is None
     assert fleet.loop.memory.failed_changes == 0
     assert not fleet.loop.memory.banned(fleet.loop.level or 0)
+
+
+def test_a_trial_after_which_nobody_can_be_asked_is_taken_back(fleet: Fleet) -> None:
+    """One of the others fails just then: the change does not come about, and nobody would judge it there."""
+
+    def ask() -> NoReturn:
+        raise AdapterError("b: broken (INTERNAL)")
+
+    with pytest.raises(AdapterError, match="INTERNAL"):
+        try_first(fleet.group, NEW, OBJECTIVE.slo, wait=lambda _: None, forbidden=ask)
+
+    assert fleet.running == [OLD, OLD, OLD]
 
 
 def test_one_that_is_stopped_in_the_middle_gets_its_own_back(fleet: Fleet) -> None:

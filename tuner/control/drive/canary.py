@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from tuner.adapters.replicas.canary import Canary, CanaryTrial, ServedRequests
 from tuner.control.decide.evidence import FailedRequests
 from tuner.duration import format_duration
-from tuner.errors import AdapterError, InvalidInput
+from tuner.errors import AdapterError, InvalidInput, TunerError
 from tuner.knobs import Configuration
 from tuner.objective import Slo
 
@@ -41,7 +42,7 @@ def try_first(
         forbidden: Says after the trial why nothing may be changed any more; nothing if it may.
 
     Raises:
-        AdapterError: The replica refused, or went away.
+        AdapterError: The replica refused, or went away; or what `forbidden` raised.
     """
     if not isinstance(backend, Canary):
         return Verdict()
@@ -49,7 +50,12 @@ def try_first(
     if trial is None:
         return Verdict()
     problem = objection(trial, slo)
-    verdict = Verdict(objection=problem) if problem else Verdict(forbidden=forbidden())
+    try:
+        verdict = Verdict(objection=problem) if problem else Verdict(forbidden=forbidden())
+    except TunerError:  # nobody would take it back before all are alike again
+        with suppress(TunerError):
+            backend.take_back()
+        raise
     if not any(verdict):
         return verdict
     try:
