@@ -206,6 +206,30 @@ def test_ctrl_c_during_a_late_change_does_not_make_it_forgotten(monkeypatch: pyt
     assert found.wanted == configuration(2)
 
 
+def test_another_change_that_is_refused_meanwhile_does_not_make_it_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is ours when it comes, and on probation; whoever ends the command waits for it."""
+    server = FakeServer(FakeClock(), lambda c: 0.045 if c == configuration(2) else 0.02)
+    driver, heard = drive(server, configuration(2), configuration(4))
+    with monkeypatch.context() as patched:
+        patched.setattr(server, "apply", raising(LATE))
+        driver.step()
+    server.refuses.add(configuration(4))
+
+    second = driver.step()
+    awaited = driver.reconciler.late_change()
+    server.running = configuration(2)
+    third = driver.step()
+
+    assert (second.outcome, second.wanted) == ("failed", configuration(4))
+    assert awaited is not None
+    assert awaited.wanted == configuration(2)
+    assert any("came about after all" in sentence for sentence in heard)
+    assert not any("somebody else" in sentence for sentence in heard)
+    assert (type(third.decision).__name__, server.running) == ("Rollback", configuration())
+
+
 @pytest.mark.parametrize(
     ("change", "error"), [(raising(LATE), StillLoading), (late_at_ctrl_c, KeyboardInterrupt)]
 )

@@ -96,7 +96,8 @@ class Actuator:
         back = isinstance(decision, Rollback)
         judged = isinstance(decision, Apply) and decision.judged
         change = Unconfirmed(self._reconciler.running, decision.configuration, back, judged=judged)
-        self._older_may_come = self._reconciler.unconfirmed is not None
+        older = self._reconciler.unconfirmed
+        self._older_may_come = older is not None
         # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
         self._reconciler.expect(change)
         try:
@@ -107,6 +108,8 @@ class Actuator:
         record = replace(record, outcome=outcome.word, report=outcome.report, error=outcome.problem)
         if outcome.certain:
             self._reconciler.unconfirmed = None
+            if outcome.report is None and older is not None:  # the server may still be at the older one
+                self._reconciler.unconfirmed = older._replace(record=None)  # its failure was written down
             self._journal.changed(record)
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
             late = self._reconciler.late_change() is not None
