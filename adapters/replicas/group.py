@@ -293,10 +293,12 @@ class ReplicaGroup:
         if self._changed - self._members.opened.keys():
             with suppress(TunerError):
                 self._members.look_again()
-        opened, most = self._members.opened, Counter(self._found.values()).most_common(1)[0][0]
-        late = {target: self._found.get(target, most) for target in self._members.late & opened.keys()}
-        failed = {target: error for target, error in restore_each(opened).items() if target not in late}
-        failed |= put_back(opened, late)
+        opened, late = self._members.opened, self._members.late
+        most = Counter(self._found.values()).most_common(1)[0][0]
+        wanted = {target: self._found.get(target, most) for target in late}
+        others = {target: ran for target, ran in wanted.items() if ran != late[target]}
+        failed = restore_each({target: one for target, one in opened.items() if target not in others})
+        failed |= put_back(opened, others)
         for target in sorted(self._changed - opened.keys()):
             failed[target] = Unreachable(self._members.away.get(target, "it is no replica any more"))
         self._changed.intersection_update(failed)

@@ -16,6 +16,7 @@ from tuner.adapters.backend import Backend, Counters
 from tuner.adapters.replicas.counters import total
 from tuner.adapters.rollback import IN_DOUBT
 from tuner.errors import AdapterError, InvalidInput, TimedOut, TunerError, UnknownModel, Unreachable
+from tuner.knobs import Configuration
 
 __all__ = ["AWAY", "Membership"]
 
@@ -36,8 +37,8 @@ class Member:
 
     backend: Backend | None = None
     """None until it could be opened."""
-    late: bool = False
-    """Whether it was opened later than the group was."""
+    late: Configuration | None = None
+    """What it ran when it was opened; None if it was with the group."""
     quantiles: bool = False
     """Whether it exports latency quantiles; they have no values while it serves nothing."""
     counters: Counters | None = None
@@ -123,9 +124,11 @@ class Membership:
         }
 
     @property
-    def late(self) -> set[str]:
-        """Targets of those that were opened later than the group was."""
-        return {target for target, member in list(self._members.items()) if member.late}
+    def late(self) -> dict[str, Configuration]:
+        """Target -> what it ran then, of those that were opened later than the group was."""
+        return {
+            target: member.late for target, member in list(self._members.items()) if member.late is not None
+        }
 
     @property
     def away(self) -> dict[str, str]:
@@ -186,7 +189,7 @@ class Membership:
     def _open(self, *, first: bool) -> list[TunerError]:
         """Open those that are not open, in parallel because each may take its timeout; return the errors."""
         openings = {
-            target: self._pool.submit(copy_context().run, self._open_one, target)
+            target: self._pool.submit(copy_context().run, self._open_one, target, not first)
             for target, member in self._members.items()
             if member.backend is None
         }
@@ -194,8 +197,7 @@ class Membership:
         for target, opening in openings.items():
             member = self._members[target]
             try:
-                member.backend, member.quantiles = opening.result()
-                member.late = not first
+                member.backend, member.quantiles, member.late = opening.result()
                 member.away = None
                 self._changes += not first
             except TunerError as error:  # such as that it does not serve the model yet
@@ -203,11 +205,11 @@ class Membership:
                 errors.append(error)
         return errors
 
-    def _open_one(self, target: str) -> tuple[Backend, bool]:
-        """Open a replica; return it, and whether it exports quantiles."""
+    def _open_one(self, target: str, late: bool) -> tuple[Backend, bool, Configuration | None]:
+        """Open a replica; return it, whether it exports quantiles, and what it runs if it is late."""
         backend = self._connect(target)
         try:
-            return backend, backend.describe().quantiles
+            return backend, backend.describe().quantiles, backend.current() if late else None
         except BaseException:
             backend.close()
             raise

@@ -13,6 +13,7 @@ from tests.builders import configuration
 from tuner.adapters.replicas.group import ReplicaGroup
 from tuner.adapters.replicas.membership import REFRESH, Membership
 from tuner.errors import TimedOut, Unreachable
+from tuner.knobs import Configuration
 
 FIRST, APPLIED = configuration(), configuration(batch=8)
 
@@ -49,6 +50,23 @@ def test_one_that_came_back_with_what_was_applied(group: ReplicaGroup, servers: 
     group.restore()
 
     assert [server.running for server in servers.values()] == [FIRST] * 3
+
+
+@pytest.mark.parametrize("missed", [configuration(batch=4), FIRST], ids=["something else", "its own"])
+def test_one_that_came_back_is_changed_once(
+    group: ReplicaGroup, servers: dict[str, Server], missed: Configuration
+) -> None:
+    """Not first to what it ran when it was opened anew, which none is to run."""
+    group.apply(missed)
+    gone = servers.pop("a")
+    group.apply(APPLIED)
+    servers["a"] = gone
+    group.apply(APPLIED)
+    gone.applied.clear()
+
+    group.restore()
+
+    assert gone.applied == [FIRST]
 
 
 def test_one_that_is_back_and_was_not_looked_up_yet(servers: dict[str, Server], now: list[float]) -> None:
