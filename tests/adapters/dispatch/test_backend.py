@@ -83,6 +83,18 @@ def test_grids_contain_what_runs(target: str) -> None:
     usual.apply(before)
 
 
+def test_what_runs_already_is_not_refused(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file may hold what we do not set, such as a larger cap: to put that back changes nothing."""
+    state = DispatchBackend(target)._client.state()
+    knobs = {**state["knobs"], "batch_cap": 2000.0}
+    monkeypatch.setattr(DispatchClient, "state", lambda _: {**state, "knobs": knobs})
+
+    backend = DispatchBackend(target)
+
+    assert backend.current()["batch_cap"] == 2000.0
+    assert not backend.apply(backend.current()).changed
+
+
 def test_the_dispatcher_says_how_many_instances_it_should_have(running: Running, target: str) -> None:
     """The same as it exports itself."""
     backend = DispatchBackend(target)
