@@ -13,7 +13,7 @@ from tuner.adapters.metrics.page import expected
 from tuner.adapters.rollback import IN_DOUBT
 from tuner.adapters.tfserving.batching import VERSION_KNOBS
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
-from tuner.adapters.tfserving.flags import notes_on_unseen, read_flags, started
+from tuner.adapters.tfserving.flags import first_seen, notes_on_unseen, read_flags
 from tuner.adapters.tfserving.knobs import kind_of, knob_space
 from tuner.adapters.tfserving.metrics import TFServingMetrics, metrics_page, parse_metrics
 from tuner.adapters.tfserving.restart import ThreadKnobs
@@ -86,7 +86,7 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         return ThreadKnobs(
             RestartCommand(self._target.restart),
             flags=self._flags,
-            started=lambda: started(self._processes()),
+            process=lambda: first_seen(self._processes()),
             serving=self.serving,
             timeout=self._load_timeout,
         )

@@ -11,7 +11,7 @@ from tuner.adapters.tfserving.batching import parse_batching
 from tuner.errors import AdapterError
 from tuner.files.storage import read_file
 
-__all__ = ["notes_on_flags", "notes_on_unseen", "read_flags", "started", "threads"]
+__all__ = ["first_seen", "notes_on_flags", "notes_on_unseen", "read_flags", "threads"]
 
 ON = ("true", "1", "t", "yes", "y", "")
 PER_MODEL = "enable_per_model_batching_parameters"
@@ -50,11 +50,15 @@ def _seen(pid: int, file: str) -> str:
     return f"{about}/root{file}" if file.startswith("/") else f"{about}/cwd/{file}"
 
 
-def started(processes: Iterable[int]) -> float | None:
-    """Return when the first of these processes was started, None if none can be seen."""
+def first_seen(processes: Iterable[int]) -> psutil.Process | None:
+    """Return the first of these processes that can be seen, None if none can.
+
+    It equals what was returned before if it is the same one. When it was started would not tell: that is
+    reckoned from the time of day, which may be set meanwhile.
+    """
     for pid in processes:
         try:
-            return float(psutil.Process(pid).create_time())
+            return psutil.Process(pid)
         except psutil.Error:
             continue
     return None

@@ -28,7 +28,7 @@ class ThreadKnobs:
     Args:
         command: Restarts the server.
         flags: Returns what the server was started with, None if its process cannot be seen.
-        started: Returns when its process was started, None if it cannot be seen.
+        process: Returns its process, which equals itself alone; None if it cannot be seen.
         serving: Raises an AdapterError as long as the server does not answer.
         timeout: Longest wait for a restart, s.
     """
@@ -37,13 +37,13 @@ class ThreadKnobs:
         self,
         command: RestartCommand,
         flags: Callable[[], Mapping[str, str] | None],
-        started: Callable[[], float | None],
+        process: Callable[[], object | None],
         serving: Callable[[], object],
         timeout: float,
     ) -> None:
         self._command = command
         self._flags = flags
-        self._started = started
+        self._process = process
         self._serving = serving
         self._timeout = timeout
         self._found = self.read()
@@ -98,7 +98,7 @@ class ThreadKnobs:
         return True
 
     def _restart(self, values: Mapping[str, float]) -> None:
-        old = self._started()
+        old = self._process()
         self._command.restart(values, self._timeout)
         try:
             insist(lambda: self._verify(values, old), self._timeout)
@@ -108,13 +108,13 @@ class ThreadKnobs:
                 problem += f"; {longer(self._timeout)}"
             raise TimedOut(problem) from why
 
-    def _verify(self, values: Mapping[str, float], old: float | None) -> None:
-        """Raise an error unless a server started after the old one serves with these values.
+    def _verify(self, values: Mapping[str, float], old: object | None) -> None:
+        """Raise an error unless a server with another process than the old one serves with these values.
 
         The values alone do not prove a restart: some are read from a parameter file, which has changed even
         if the old server still runs.
         """
-        if old is not None and self._started() == old:
+        if old is not None and self._process() == old:
             raise TimedOut("the old process still runs")
         self._serving()
         running = self.read()

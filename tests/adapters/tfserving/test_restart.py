@@ -16,7 +16,7 @@ import pytest
 from tests.docs.page import ROOT, blocks
 from tests.waiting import LONGEST, eventually
 from tuner.adapters.tfserving.batching import parse_batching
-from tuner.adapters.tfserving.flags import read_flags, threads
+from tuner.adapters.tfserving.flags import first_seen, read_flags, threads
 from tuner.adapters.tfserving.restart import ThreadKnobs
 from tuner.adapters.tfserving.restart_command import RestartCommand
 from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
@@ -295,6 +295,17 @@ def test_the_old_process_is_no_answer() -> None:
 
     with pytest.raises(Refused, match=r"old process still runs.*runs as it did"):
         server.knobs().write({"inter_op": 3.0})
+
+
+def test_the_old_process_is_known_though_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system reckons from the time of day when a process was started."""
+    old = first_seen([os.getpid()])
+    assert old is not None
+    began = psutil.boot_time()
+    monkeypatch.setattr("psutil._psplatform.boot_time", lambda: began + 3600.0)
+
+    assert first_seen([os.getpid()]) == old
+    assert first_seen([os.getppid()]) != old
 
 
 def test_a_command_that_fails_changes_nothing() -> None:
