@@ -28,6 +28,11 @@ DIAMOND = [
     {"name": "join", "alpha_ms": 0.2, "beta_ms": 3.0},
 ]
 
+TIGHT = [
+    {"name": "first", "alpha_ms": 1.0, "beta_ms": 48.0, "next": [{"stage": "second"}]},
+    {"name": "second", "alpha_ms": 1.0, "beta_ms": 48.0},
+]
+
 
 def scenario(stages: list[dict[str, Any]], **given: Any) -> PipelineScenario:
     """A query of 200 ms at 200 queries/s."""
@@ -103,6 +108,21 @@ def test_a_load_is_a_schedule() -> None:
     found = simulate_pipeline(scenario(CHAIN, load=[[0, 50], [0.5, 150]]))
 
     assert found.queries == pytest.approx(100, rel=0.3)
+
+
+@pytest.mark.parametrize("stages", [TIGHT, DIAMOND], ids=["chain", "diamond"])
+def test_proactive_deadlines_leave_each_stage_its_budget(stages: list[dict[str, Any]]) -> None:
+    """Also where the budgets fill the SLO: what batches may wait for behind a stage is what is left then."""
+    asked = scenario(stages, deadlines="proactive")
+    spec, plan = asked.stages(), asked.plan.stages
+    ahead: list[float] = [0.0] * len(plan)
+    for stage in reversed(range(len(plan))):
+        called = [place for place, _ in spec.stages[stage].calls]
+        ahead[stage] = max((spec.stages[c].execution + ahead[c] for c in called), default=0.0)
+
+    left = [0.2 - behind - one.gathering for behind, one in zip(ahead, spec.stages, strict=True)]
+
+    assert all(time >= one.begin + one.budget - 1e-9 for time, one in zip(left, plan, strict=True))
 
 
 def test_an_slo_may_be_below_a_millisecond() -> None:
