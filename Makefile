@@ -1,6 +1,6 @@
 # make demo  set up, then tune a real Triton server (4 minutes)
 # make demo-tfserving  the same with TensorFlow Serving, or a stand-in for it (TensorFlow is fetched once)
-# make test  set up, then run the tests, live servers included (20 minutes on 2 cores the first time, 13 later), in three processes (WORKERS=1 for one)
+# make test  set up, then run the tests, live servers included (20 minutes on 2 cores the first time, 13 later), in four processes (WORKERS=1 for one)
 # make test-long  the rest (6 minutes): what runs by the ten thousand, trainings, experiments in short, and tests that
 #                 measure live servers one by one
 # make test-fast  without those that start servers or take long
@@ -8,8 +8,8 @@
 # make check format, lint, types, import rules, and the tests of compiled functions without compilation
 # make coverage what these and `make test` run, line by line; it takes twice their time
 PYTHON ?= python3
-# One more than there are cores: tests of live servers mostly wait. Without groups, `loadgroup` hands out one test at a time.
-WORKERS ?= 3
+# Two more than there are cores: tests of live servers mostly wait. Without groups, `loadgroup` hands out one test at a time.
+WORKERS ?= 4
 # One for each Python: `make test-fast PYTHON=python3.13 VENV=.venv-3.13`
 VENV ?= .venv
 BIN := $(VENV)/bin
