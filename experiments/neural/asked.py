@@ -34,7 +34,8 @@ ASKED_OF_WORST, ASKED_OF_BROKEN = 20.0, 5.0
 @experiment(
     name="neural-asked",
     title="What was asked of the agent with the neural estimator, on many servers that it has never seen",
-    minutes=25,
+    minutes=16,
+    shown=30,
 )
 class Asked(Experiment[HeldOutTask, Learning]):
     """Lets the default agent tune servers of each kind for which something was asked."""
