@@ -233,6 +233,24 @@ def test_orders_count_as_lost_where_there_was_no_room_for_a_new_store(
         assert "the operators' orders" in orders_of(store, "a").paused
 
 
+def test_orders_count_as_lost_where_a_damaged_store_was_put_aside_in_vain(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no lock file says that there was one: it was deleted, or not copied with the store."""
+    torn(path)
+
+    def refuse(*_: object) -> NoReturn:
+        raise Unavailable("state s.db: database or disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(Store, "_create", refuse)
+        with life(path) as in_vain, pytest.raises(Unavailable), in_vain.opened():
+            pass
+
+    with life(path) as next_one, next_one.opened() as store:
+        assert "the operators' orders" in orders_of(store, "a").paused
+
+
 def test_a_daemon_that_is_refused_leaves_word_of_the_store(path: Path) -> None:
     """The lock file was deleted, and the second daemon has made the one that the next start finds."""
     with locked_store(path), life(path) as second, pytest.raises(InvalidInput), second.opened():

@@ -163,6 +163,7 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
 
     def _put_aside(self, damage: str) -> str:
         """Rename a damaged store with its log; return a sentence about it."""
+        self._lock.note_opened()  # if there is no room for a new one, the next start has to know of this one
         if self._orders is None:
             self._orders = salvaged_orders(self._path)
         name = f"{self._path.name}.damaged-{datetime.fromtimestamp(self._now()):%Y%m%d-%H%M%S}"
