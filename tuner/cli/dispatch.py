@@ -35,7 +35,9 @@ def dispatch(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Only check the file, its certificates and its tokens; no server is asked."
+            "--check",
+            help="Only check the file, and the certificates and tokens that it listens with; "
+            "no server is asked.",
         ),
     ] = False,
     log: Annotated[
