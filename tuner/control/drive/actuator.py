@@ -109,7 +109,7 @@ class Actuator:
         if outcome.certain:
             self._reconciler.unconfirmed = None
             if outcome.report is None and older is not None:  # the server may still be at the older one
-                self._reconciler.unconfirmed = older._replace(record=None)  # its failure was written down
+                self._reconciler.unconfirmed = older._replace(record=None)  # the journal is past it
             self._journal.changed(record)
         else:  # the next windows show how it ended; a process that starts before that finds it unfinished
             late = self._reconciler.late_change() is not None

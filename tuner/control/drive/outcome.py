@@ -42,7 +42,8 @@ class Unconfirmed(NamedTuple):
     deadline: float = math.inf
     """Until when it may come about, s; :meth:`Reconciler.expect` sets it."""
     record: WindowRecord | None = None
-    """The turn whose end has to be written down; None while the server is asked, or for an earlier life's."""
+    """The turn whose end has to be written down; None while the server is asked, for an earlier life's, or
+    once another change was begun after it: the journal writes down how the last one ended."""
     failed: bool = False
     """Whether it was written down that it failed, because it had not come about by the next window."""
     judged: bool = False
