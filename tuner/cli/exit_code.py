@@ -29,9 +29,9 @@ class ExitCode(IntEnum):
     ERROR = 2, "An error: one line on standard error, which begins with `error:`."
     UNAVAILABLE = (
         75,
-        "The daemon's store cannot be used at present, because the disk is full, fails or is read-only, or "
-        "another program locks the file: one line on standard error, as for 2. Trying again may do, so that "
-        "the systemd unit starts the daemon again; 2 leaves it down.",
+        "The daemon's store cannot be used at present, because the disk is full, fails or has become "
+        "read-only, or another program locks the file: one line on standard error, as for 2. Trying again "
+        "may do, so that the systemd unit starts the daemon again; 2 leaves it down.",
     )
     STOPPED = (
         130,

@@ -235,14 +235,21 @@ def test_a_refused_one_leaves_no_descriptor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "kind"),
-    [(errno.ENOSPC, Unavailable), (errno.EROFS, Unavailable), (errno.EACCES, StorageError)],
-    ids=["full", "read-only", "forbidden"],
+    ("number", "there", "kind"),
+    [
+        (errno.ENOSPC, False, Unavailable),
+        (errno.EROFS, True, Unavailable),
+        (errno.EROFS, False, StorageError),  # such as /etc under the unit
+        (errno.EACCES, True, StorageError),
+    ],
+    ids=["full", "read-only now", "read-only folder", "forbidden"],
 )
 def test_what_may_pass_is_told_from_what_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StorageError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, there: bool, kind: type[StorageError]
 ) -> None:
-    """A disk without room may have some later; a right that is missing is a mistake."""
+    """A disk without room may have some later; a right that is missing, or the wrong folder, is a mistake."""
+    if there:
+        (tmp_path / "s.db.lock").touch()
 
     def refuse(*_: object) -> NoReturn:
         raise OSError(number, os.strerror(number))

@@ -7,6 +7,7 @@ both when the process dies.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pwd
@@ -143,7 +144,10 @@ def _opened(path: Path, name: str) -> int:
             _check(path.lstat(), name)
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
-        raise storage_error(f"{name}: {error.strerror}; choose another folder", error) from error
+        problem = f"{name}: {error.strerror}; choose another folder"
+        if error.errno == errno.EROFS and not os.path.lexists(path):  # it never was here: the wrong folder
+            raise StorageError(problem) from error
+        raise storage_error(problem, error) from error
     try:
         _check(os.fstat(descriptor), name)  # again: it may have been replaced since
     except StorageError:
