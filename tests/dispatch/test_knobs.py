@@ -10,6 +10,7 @@ import pytest
 from tests.dispatch.calls import reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import bench, request
+from tuner.dispatch.backends.connection import ModelLimits
 from tuner.dispatch.knobs import POLICIES, current, set_knobs
 from tuner.dispatch.request import Reply
 from tuner.scheduling.batching.symphony import SymphonyOptions
@@ -68,5 +69,21 @@ def test_limits_that_are_not_named_stay_as_they_are() -> None:
             await set_knobs(dispatcher.pools, {"m.max_batch": 4})
             (session,) = dispatcher.pools[0].sessions
             assert (session.max_batch, session.queue) == (4, 50)
+
+    run(main())
+
+
+def test_a_limit_beyond_what_can_be_set_is_shown_as_the_most() -> None:
+    """What is shown can be written back."""
+
+    async def main() -> None:
+        found = bench(servers=1, policy="eager")
+        found.servers["a:1"].limits_of["m"] = ModelLimits(max_batch=4096)
+        async with found as dispatcher:
+            shown = current(dispatcher.pools)
+            assert shown["m.max_batch"] == 1024
+            await set_knobs(dispatcher.pools, {"m.max_batch": 8})
+            await set_knobs(dispatcher.pools, shown)
+            assert current(dispatcher.pools) == shown
 
     run(main())
