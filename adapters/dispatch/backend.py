@@ -68,6 +68,7 @@ class DispatchBackend:
         state = self._client.state()
         self._found = _knobs(state)
         self._space = _space(self._found, grids or {})
+        self._original = Configuration({name: self._found[name] for name in self._space.names})
         self._bounds = np.array([*state["bounds"], np.inf])
         self._told = self._last = state  # the traffic up to `_told` was asked for
         self._totals = MonotonicTotals({"all": _reading(state)})
@@ -118,6 +119,20 @@ class DispatchBackend:
         if self.current() == configuration:
             return ApplyReport.unchanged(configuration, seconds=time.monotonic() - begun)
         check(self._space, configuration, _kind_of)
+        return self._set(configuration, begun)
+
+    def restore(self) -> ApplyReport:
+        """Put back what was found at opening, also a value that `apply` would not set.
+
+        Raises:
+            AdapterError: It cannot be asked, takes no changes, or cannot use the values any more.
+        """
+        begun = time.monotonic()
+        if self.current() == self._original:
+            return ApplyReport.unchanged(self._original, seconds=time.monotonic() - begun)
+        return self._set(self._original, begun)
+
+    def _set(self, configuration: Configuration, begun: float) -> ApplyReport:
         self._client.set(configuration)
         return ApplyReport(
             configuration=self.current(),

@@ -95,6 +95,20 @@ def test_what_runs_already_is_not_refused(target: str, monkeypatch: pytest.Monke
     assert not backend.apply(backend.current()).changed
 
 
+def test_what_its_file_holds_is_put_back(target: str) -> None:
+    """Though we would not set it."""
+    usual = DispatchBackend(target)
+    usual._client.set({"batch_cap": 2000.0})
+    backend = DispatchBackend(target)
+    backend.apply(backend.current().replace(batch_cap=8.0))
+
+    assert backend.restore().changed
+
+    assert backend.current()["batch_cap"] == 2000.0
+    assert not backend.restore().changed
+    usual.restore()
+
+
 def test_the_dispatcher_says_how_many_instances_it_should_have(running: Running, target: str) -> None:
     """The same as it exports itself."""
     backend = DispatchBackend(target)
