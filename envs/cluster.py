@@ -84,8 +84,8 @@ class ClusterEnv(ServingEnv):
     first observation.
 
     ## End
-    Never terminated. Truncated after ``episode_windows`` steps, and where the requests of a trace would come
-    to an end within the next window.
+    Never terminated. Truncated after ``episode_windows`` steps, and where the last request of the scenario's
+    traces would come within the next window.
 
     ## Version history
     v0: first.
@@ -134,7 +134,7 @@ def cluster(
         levels: Names load levels for ``info["level"]``.
 
     Raises:
-        InvalidInput: An argument is unusable, or a trace is shorter than two windows.
+        InvalidInput: An argument is unusable, or the traces are shorter than two windows.
     """
     chosen = EXAMPLE if scenario is None else scenario
     if not isinstance(chosen, Scenario):
@@ -166,8 +166,8 @@ def cluster(
     )
     fastest = chosen if rates is None else chosen.scaled(rates[1] / chosen.total_rate)
     ends, settle = last_request(fastest), max(session.slo for session in chosen.each_session)
-    if ends < 2 * window + settle:
-        problem = f"two of {window:g} s, {settle:g} s apart, do not fit into the trace of {ends:.4g} s"
+    if ends < 2 * (settle + window):
+        problem = f"two of {window:g} s, each {settle:g} s after a change, do not fit into {ends:.4g} s"
         raise InvalidInput("window", problem, "shorten them, or give a longer trace")
     return env
 

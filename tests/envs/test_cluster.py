@@ -169,11 +169,11 @@ def test_an_episode_ends_before_its_trace(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_less_than_two_windows_is_refused(tmp_path: Path) -> None:
-    """Also where only the highest of a range of rates plays it so fast."""
+    """Also where only the highest of a range of rates plays it so fast, or both windows follow a change."""
     scenario = traced(tmp_path, 8.0)
 
-    for arguments in ({"window": 4.0}, {"window": 2.0, "rate": (100.0, 300.0)}):
-        with pytest.raises(InvalidInput, match=r"window: two of . s, 0.06 s apart, do not fit"):
+    for arguments in ({"window": 4.0}, {"window": 3.95}, {"window": 2.0, "rate": (100.0, 300.0)}):
+        with pytest.raises(InvalidInput, match=r"window: two of .* s, each 0.06 s after a change"):
             cluster(scenario=scenario, **arguments)
 
 
