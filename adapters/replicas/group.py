@@ -295,7 +295,7 @@ class ReplicaGroup:
                 self._members.look_again()
         opened, late = self._members.opened, self._members.late
         most = Counter(self._found.values()).most_common(1)[0][0]
-        wanted = {target: self._found.get(target, most) for target in late}
+        wanted = {target: self._found.get(target, most) for target in opened if target in late}
         others = {target: ran for target, ran in wanted.items() if ran != late[target]}
         failed = restore_each({target: one for target, one in opened.items() if target not in others})
         failed |= put_back(opened, others)
