@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -218,7 +218,7 @@ def test_orders_count_as_lost_where_there_was_no_room_for_a_new_store(
         pass
     path.unlink()
 
-    def refuse(*_: object) -> NoReturn:
+    def refuse(*_: object, **__: object) -> NoReturn:
         raise Unavailable("state s.db: database or disk is full")
 
     with monkeypatch.context() as full:
@@ -249,6 +249,41 @@ def test_orders_count_as_lost_where_a_damaged_store_was_put_aside_in_vain(
 
     with life(path) as next_one, next_one.opened() as store:
         assert "the operators' orders" in orders_of(store, "a").paused
+
+
+class Killed(BaseException):
+    """The process is killed."""
+
+
+class KilledStore(Store):
+    """A store whose process is killed when it has just been opened."""
+
+    def __init__(self, path: Path, **how: Any) -> None:
+        super().__init__(path, **how)
+        self.close()
+        raise Killed
+
+
+@pytest.mark.parametrize(
+    ("lost", "paused"),
+    [(torn, "release"), (Path.unlink, "the store was deleted, and with it the operators' orders")],
+    ids=["damaged", "deleted"],
+)
+def test_a_new_store_has_its_orders_from_its_first_moment(
+    path: Path, monkeypatch: pytest.MonkeyPatch, lost: Callable[[Path], None], paused: str
+) -> None:
+    """Where the daemon is killed before it has come to anything else, the next one must not tune a target."""
+    with life(path) as daemon, daemon.opened():
+        pass
+    lost(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(daemon_store, "Store", KilledStore)
+        with life(path) as killed, pytest.raises(Killed), killed.opened():
+            pass
+
+    with life(path) as next_one, next_one.opened() as store:
+        assert orders_of(store, "a").paused == paused
 
 
 def test_a_daemon_that_is_refused_leaves_word_of_the_store(path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -95,27 +96,18 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
             if not os.path.lexists(self._path):
                 _remove_log(self._path)  # SQLite would apply a log that is left over to the new file
             try:
-                self._store, renamed = self._open(held)
+                self._store, renamed = self._open(held, targets)
             except InvalidInput:  # a daemon whose lock file was deleted has it: it is a store
                 self._lock.note_opened()
                 raise
-            # Also where the file is there: a start that found no room for the tables has left it empty.
-            lost = "deleted" if self._store.created and self._lock.opened else ""
-            try:
-                restored = self._restore_orders(targets, "damaged" if renamed else lost)
-            except StorageError:
-                if self._store.created:  # the next start would take it for a store without orders
-                    with suppress(OSError):
-                        self._path.unlink()
-                raise
-            for sentence in [*renamed, *restored]:
+            for sentence in [*renamed, *self._restore_orders("damaged" if renamed else "deleted")]:
                 self._say(sentence)
                 with suppress(StorageError):
                     self._store.note(sentence)
             self._lock.note_opened()
             yield self._store
 
-    def _open(self, held: ExitStack) -> tuple[Store, list[str]]:
+    def _open(self, held: ExitStack, targets: Sequence[str]) -> tuple[Store, list[str]]:
         """Open the store, or a new one if it is damaged; return it, and a sentence if one was renamed."""
         before = self._store
         with ExitStack() as first:
@@ -126,7 +118,7 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
                     raise StorageError(f"state {self._path}: is not a store of servetune; give another file")
                 if known and before is not None and before.unparsable:
                     raise Damaged(before.damage())  # SQLite finds nothing wrong with the file
-                store = first.enter_context(closing(Store(self._path, now=self._now)))
+                store = first.enter_context(self._store_at_path(targets, "deleted"))
             except StorageError as error:
                 if not known and not isinstance(error, Damaged):
                     raise
@@ -135,31 +127,45 @@ class DaemonStore(AbstractContextManager["DaemonStore"]):
                 held.push(first.pop_all())
                 return store, []
         held.enter_context(locked_store(self._path))
-        return held.enter_context(closing(Store(self._path, now=self._now))), [sentence]
+        return held.enter_context(self._store_at_path(targets, "damaged")), [sentence]
 
-    def _restore_orders(self, targets: Sequence[str], lost: str) -> list[str]:
-        """Write the orders from before into the store that was opened; return sentences about them.
+    def _store_at_path(self, targets: Sequence[str], lost: str) -> closing[Store]:
+        """Open the file; if it is made anew, with the orders from before in the transaction that makes it.
+
+        Whoever is killed leaves a store with its orders, or none. If they are lost, all targets are paused.
 
         Args:
             targets: The names of the daemon's targets.
-            lost: What happened to the store that held the orders; empty if nothing did.
+            lost: What happened to the store that held the orders, if there was one.
+        """
+        orders = self._orders
+        if orders is None:
+            why = LOST.format(lost)
+            orders = {name: Orders(paused=why) for name in targets} if self._lock.opened else {}
+        return closing(Store(self._path, now=self._now, begin=partial(carry_over, orders=orders)))
+
+    def _restore_orders(self, lost: str) -> list[str]:
+        """Have the store that was opened hold the orders from before; return sentences about them.
+
+        Args:
+            lost: What happened to the store that held the orders, if this one is new.
         """
         assert self._store is not None
-        if self._orders is None and lost:
-            why = LOST.format(lost)
-            self._orders = {name: Orders(paused=why) for name in targets}
-            carry_over(self._store, self._orders)
-            return [f"{why}: all targets are paused; `tuner resume NAME` lets one be tuned"]
-        if self._orders is not None:
+        created = self._store.created
+        if self._orders is None:
+            with suppress(StorageError):  # else the workers find them unreadable, and change nothing
+                self._orders = all_orders(self._store)
+            if not (created and self._lock.opened):
+                return []
+            return [f"{LOST.format(lost)}: all targets are paused; `tuner resume NAME` lets one be tuned"]
+        if not created:
             with suppress(StorageError):
                 if all_orders(self._store) == self._orders:
                     return []  # it is the same store, and the disk may be full
-            carry_over(self._store, self._orders)
-            standing = [name for name, orders in self._orders.items() if orders != Orders()]
-            return [f"orders were carried over: {', '.join(standing)}"] if standing else []
-        with suppress(StorageError):  # else the workers find them unreadable, and change nothing
-            self._orders = all_orders(self._store)
-        return []
+            with self._store.writing() as db:
+                carry_over(db, self._orders)
+        standing = [name for name, orders in self._orders.items() if orders != Orders()]
+        return [f"orders were carried over: {', '.join(standing)}"] if standing else []
 
     def _put_aside(self, damage: str) -> str:
         """Rename a damaged store with its log; return a sentence about it."""

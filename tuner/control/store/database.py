@@ -11,7 +11,7 @@ import math
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -58,6 +58,7 @@ class Database:
         path: Created with mode 0600 if it does not exist.
         reading: Only read; the file must exist.
         existing: The file must exist.
+        begin: Writes what a store that is made anew begins with, in the transaction that makes it.
 
     Attributes:
         created: Whether it was made anew, of no file or of an empty one.
@@ -68,8 +69,16 @@ class Database:
         StorageError: It cannot be opened, or was written by another program or a newer version.
     """
 
-    def __init__(self, path: Path, *, reading: bool = False, existing: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        reading: bool = False,
+        existing: bool = False,
+        begin: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
         self.path = path
+        self._begin = begin
         self._lock = threading.RLock()
         self._damage = ""
         self.created = self.unparsable = False
@@ -263,7 +272,10 @@ class Database:
         """Make a store of an empty file. The file says at every moment that it is ours, also when killed."""
         self._db.execute(f"PRAGMA application_id = {APPLICATION}")
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+        self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION};")
+        if self._begin is not None:
+            self._begin(self._db)
+        self._db.execute("COMMIT")
 
     def _add_missing_columns(self, reading: bool) -> None:
         """Add the columns that did not exist yet when the file was written.

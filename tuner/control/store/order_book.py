@@ -126,21 +126,21 @@ def salvaged_orders(path: Path) -> dict[str, Orders] | None:
         return None
 
 
-def carry_over(store: Store, orders: Mapping[str, Orders]) -> None:
+def carry_over(db: sqlite3.Connection, orders: Mapping[str, Orders]) -> None:
     """Write the orders that were in force before a store was lost; they replace those in the new one.
 
-    Raises:
-        StorageError: They cannot be written.
+    Args:
+        db: The new store's open transaction.
+        orders: The orders by target.
     """
-    with store.writing() as db:
-        for name, one in orders.items():
-            pinned, rollback = (
-                None if wanted is None else json.dumps(dict(wanted)) for wanted in (one.pinned, one.rollback)
-            )
-            db.execute(
-                "INSERT OR REPLACE INTO orders (name, paused, pinned, rollback) VALUES (?, ?, ?, ?)",
-                (name, one.paused or None, pinned, rollback),
-            )
+    for name, one in orders.items():
+        pinned, rollback = (
+            None if wanted is None else json.dumps(dict(wanted)) for wanted in (one.pinned, one.rollback)
+        )
+        db.execute(
+            "INSERT OR REPLACE INTO orders (name, paused, pinned, rollback) VALUES (?, ?, ?, ?)",
+            (name, one.paused or None, pinned, rollback),
+        )
 
 
 def _orders(store: Store, row: sqlite3.Row) -> Orders:

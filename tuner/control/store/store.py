@@ -82,6 +82,7 @@ class Store(Database):
         now: Returns seconds since 1970.
         reading: Only read; the file must exist.
         existing: The file must exist.
+        begin: Writes what a store that is made anew begins with, in the transaction that makes it.
     """
 
     def __init__(
@@ -91,9 +92,10 @@ class Store(Database):
         now: Callable[[], float] = time.time,
         reading: bool = False,
         existing: bool = False,
+        begin: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
         self._owed: dict[int, End] = {}  # ends of decisions, not written yet
-        super().__init__(path, reading=reading, existing=existing)
+        super().__init__(path, reading=reading, existing=existing, begin=begin)
         self.now = now
 
     @contextmanager
