@@ -59,6 +59,15 @@ def test_several_processes_see_the_same(store: Store) -> None:
     reader.close()
 
 
+def test_an_order_outlasts_a_power_failure(store: Store) -> None:
+    """Commands and the web server, which open a store that must be there, wait until the disk has it."""
+    other = Store(store.path, existing=True)
+    normal, full = (one.rows("PRAGMA synchronous")[0][0] for one in (store, other))
+    other.close()
+
+    assert (normal, full) == (1, 2)
+
+
 @pytest.mark.parametrize("ending", ["-wal", "-shm"])
 def test_a_log_that_is_taken_away_is_noticed(store: Store, ending: str) -> None:
     """What is written from then on, others would not see."""

@@ -1,7 +1,8 @@
 """The daemon's SQLite file: opened, checked, written in whole transactions.
 
-A killed process leaves whole transactions only (write-ahead log). A power failure may lose the last ones
-(``synchronous=NORMAL``). The daemon survives that, because it always asks a server for its configuration.
+A killed process leaves whole transactions only (write-ahead log). A power failure may lose the daemon's last
+ones (``synchronous=NORMAL``). It survives that, because it always asks a server for its configuration. No
+order is lost that was given by a command or over HTTP (``FULL``).
 """
 
 from __future__ import annotations
@@ -257,7 +258,8 @@ class Database:
         if not reading and (found := self._pragma("quick_check")) != "ok":
             raise Damaged(f"state {self.path}: is damaged: {found}")
         self._db.execute("PRAGMA foreign_keys = ON")
-        self._db.execute("PRAGMA synchronous = NORMAL")
+        # Who opens a store that must be there gives orders: nothing brings them back after a power failure.
+        self._db.execute(f"PRAGMA synchronous = {'NORMAL' if new else 'FULL'}")
         if not reading:
             self._upgrade()
         if (version := self._pragma("user_version")) != VERSION:
