@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -91,6 +92,25 @@ def test_the_change_that_led_to_what_runs_is_rolled_back(store: Store) -> None:
     assert rolled_back(BETTER) == GOOD
     with pytest.raises(InvalidInput, match="nothing to roll back: what it runs is not a change of ours"):
         rolled_back(configuration(16))
+
+
+def test_a_rollback_ends_a_pin_in_one_transaction(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the command was killed between two, the server went back, and then to the pin again."""
+    change = record(Apply(configuration=BETTER, reason="because"), outcome="decided")
+    store.changed(store.decided(1, change, state(GOOD), kept=True), "applied", BETTER)
+    pin(store, "a")
+    writing, left = store.writing, [None]
+
+    def once() -> AbstractContextManager[sqlite3.Connection]:
+        left.pop()  # the process is killed before a second one
+        return writing()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "writing", once)
+        with pytest.raises(IndexError):
+            roll_back(store, "a")
+
+    assert orders_of(store, "a") == Orders(rollback=GOOD)
 
 
 def sentences_of(store: Store) -> list[str]:

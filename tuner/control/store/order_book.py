@@ -173,14 +173,14 @@ def pause(store: Store, name: str, why: str) -> None:
     """
     target = _target(store, name)["id"]
     word = one_line(why, LONGEST_WORD) or "by the operator"
-    _set(store, name, "paused", word)
+    _set(store, name, paused=word)
     store.note(f"paused: {word}", target)
 
 
 def resume(store: Store, name: str) -> None:
     """Order the end of a pause; see :func:`pause` for the errors."""
     target = _target(store, name)["id"]
-    _set(store, name, "paused", None)
+    _set(store, name, paused=None)
     store.note("resumed", target)
 
 
@@ -201,7 +201,7 @@ def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> 
     """
     row = _target(store, name)
     wanted = store.configuration(row["running"]).replace(**_checked(store.knobs(row["knobs"]), changes or {}))
-    _set(store, name, "pinned", json.dumps(dict(wanted)))
+    _set(store, name, pinned=json.dumps(dict(wanted)))
     store.note(f"pinned to {in_words(store, name, wanted)}", row["id"])
     return wanted
 
@@ -209,7 +209,7 @@ def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> 
 def unpin(store: Store, name: str) -> None:
     """Order that the server is tuned again; see :func:`pause` for the errors."""
     target = _target(store, name)["id"]
-    _set(store, name, "pinned", None)
+    _set(store, name, pinned=None)
     store.note("no longer pinned", target)
 
 
@@ -231,8 +231,7 @@ def roll_back(store: Store, name: str) -> Configuration:
     previous = _before(store, row)
     if previous is None:
         raise InvalidInput("TARGET", f"{name} has nothing to roll back: what it runs is not a change of ours")
-    _set(store, name, "rollback", json.dumps(dict(previous)))
-    _set(store, name, "pinned", None)
+    _set(store, name, rollback=json.dumps(dict(previous)), pinned=None)
     store.note(f"to be rolled back to {in_words(store, name, previous)}", row["id"])
     return previous
 
@@ -276,11 +275,9 @@ def _checked(knobs: Sequence[KnobRow], changes: Mapping[str, float]) -> Mapping[
     return changes
 
 
-def _set(store: Store, name: str, column: str, value: str | None) -> None:
-    """Write one order; ``column`` comes from this module."""
+def _set(store: Store, name: str, **orders: str | None) -> None:
+    """Write orders by their columns, whose names come from this module, at once."""
     with store.writing() as db:
-        db.execute(
-            f"INSERT INTO orders (name, {column}) VALUES (?, ?) "
-            f"ON CONFLICT (name) DO UPDATE SET {column} = excluded.{column}",
-            (name, value),
-        )
+        db.execute("INSERT OR IGNORE INTO orders (name) VALUES (?)", (name,))
+        for column, value in orders.items():
+            db.execute(f"UPDATE orders SET {column} = ? WHERE name = ?", (value, name))
