@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.pipelines.naive import NaivePipelines, summary
 from tuner.cluster.pipelines import PipelineScenario, simulate_pipeline
+from tuner.cluster.pipelines.gathering import gathering_times
 
 pytestmark = pytest.mark.kernels
 
@@ -27,7 +28,6 @@ DIAMOND = [
     {"name": "right", "alpha_ms": 0.5, "beta_ms": 8.0, "next": [{"stage": "join", "gamma": 3.0}]},
     {"name": "join", "alpha_ms": 0.2, "beta_ms": 3.0},
 ]
-
 TIGHT = [
     {"name": "first", "alpha_ms": 1.0, "beta_ms": 48.0, "next": [{"stage": "second"}]},
     {"name": "second", "alpha_ms": 1.0, "beta_ms": 48.0},
@@ -110,19 +110,27 @@ def test_a_load_is_a_schedule() -> None:
     assert found.queries == pytest.approx(100, rel=0.3)
 
 
-@pytest.mark.parametrize("stages", [TIGHT, DIAMOND], ids=["chain", "diamond"])
-def test_proactive_deadlines_leave_each_stage_its_budget(stages: list[dict[str, Any]]) -> None:
-    """Also where the budgets fill the SLO: what batches may wait for behind a stage is what is left then."""
+@pytest.mark.compiled
+def test_proactive_deadlines_leave_time_to_the_first_stage() -> None:
+    """Where executions nearly fill the SLO: all the rest was left to the second, and no query was answered."""
+    found = simulate_pipeline(scenario(TIGHT, load=100.0, deadlines="proactive", options={"drop": "early"}))
+
+    assert found.good == found.queries > 50
+
+
+@pytest.mark.parametrize("stages", [CHAIN, DIAMOND], ids=["chain", "diamond"])
+def test_batches_gather_as_long_as_they_execute_where_the_slo_is_twice_that(
+    stages: list[dict[str, Any]],
+) -> None:
+    """As Nexus plans: nothing is taken from what a quantile of the waiting asks for."""
     asked = scenario(stages, deadlines="proactive")
-    spec, plan = asked.stages(), asked.plan.stages
-    ahead: list[float] = [0.0] * len(plan)
-    for stage in reversed(range(len(plan))):
-        called = [place for place, _ in spec.stages[stage].calls]
-        ahead[stage] = max((spec.stages[c].execution + ahead[c] for c in called), default=0.0)
+    plan = asked.plan
 
-    left = [0.2 - behind - one.gathering for behind, one in zip(ahead, spec.stages, strict=True)]
+    found = gathering_times(asked.query, plan, 0.0, 0.99)
+    ample = gathering_times(asked.query.model_copy(update={"slo_ms": 1e6}), plan, 0.0, 0.99)
 
-    assert all(time >= one.begin + one.budget - 1e-9 for time, one in zip(left, plan, strict=True))
+    assert found == pytest.approx(ample, rel=0.01)
+    assert found[plan.stages[0].name] > found[plan.stages[-1].name] == 0.0
 
 
 def test_an_slo_may_be_below_a_millisecond() -> None:
