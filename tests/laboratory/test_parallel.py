@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from tuner.cli.console import make_console, progress_bars
+from tuner.errors import TunerError
 from tuner.laboratory.parallel import as_answered, cores, run_all
 from tuner.laboratory.progress import track
 
@@ -81,6 +83,12 @@ def test_an_error_in_a_task_is_raised_and_leaves_no_process(workers: int) -> Non
         run_all(math.factorial, [5, -1, 4], workers=workers)
 
     assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_a_worker_that_is_killed_is_a_clear_error() -> None:
+    """As the kernel does where there is no memory left; `tuner compare` ended in a traceback."""
+    with pytest.raises(TunerError, match="was it killed"):
+        run_all(os._exit, [3, 3], workers=2)
 
 
 def test_who_needs_no_more_answers_leaves_no_process() -> None:

@@ -6,16 +6,22 @@ import os
 import signal
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from multiprocessing import active_children, get_context
 from typing import TypeVar
 
+from tuner.errors import TunerError
 from tuner.laboratory.progress import Bars, no_bars, track
 
 __all__ = ["as_answered", "cores", "run_all"]
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+KILLED = (
+    "a process has ended before its answer; was it killed, as for want of memory? "
+    "With fewer cores (`taskset -c 0,1 ...`) fewer of them run at once"
+)
 
 
 def cores() -> int:
@@ -59,6 +65,9 @@ def as_answered(
         bars: Opens the bar.
         workers: How many processes there may be; one for each core if None. With one, everything runs in
             this process.
+
+    Raises:
+        TunerError: A worker was killed.
     """
     workers = min(cores() if workers is None else workers, len(tasks))
     if workers <= 1:
@@ -74,11 +83,13 @@ def as_answered(
             for future in as_completed(futures):
                 yield futures[future], future.result()
                 advance()
-    except BaseException:
+    except BaseException as error:
         for worker in set(active_children()) - others:
             worker.terminate()
         # The executor waits for them itself; if we did, too, one of the two would never learn of their end.
         executor.shutdown(cancel_futures=True)
+        if isinstance(error, BrokenProcessPool):
+            raise TunerError(KILLED) from error
         raise
     executor.shutdown()
 
