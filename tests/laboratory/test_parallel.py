@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import psutil
 import pytest
 
+from tests.waiting import LONGEST
 from tuner.cli.console import make_console, progress_bars
 from tuner.errors import TunerError
 from tuner.laboratory.parallel import as_answered, cores, run_all
@@ -89,6 +92,27 @@ def test_a_worker_that_is_killed_is_a_clear_error() -> None:
     """As the kernel does where there is no memory left; `tuner compare` ended in a traceback."""
     with pytest.raises(TunerError, match="was it killed"):
         run_all(os._exit, [3, 3], workers=2)
+
+
+def test_workers_end_with_their_parent() -> None:
+    """Of a training that was killed they went on writing the journals, and the same command was refused."""
+    script = (
+        "import multiprocessing, time\n"
+        "from tuner.laboratory.parallel import as_answered\n"
+        "answers = as_answered(time.sleep, [0, 600, 600], workers=2)\n"
+        "next(answers)\n"
+        "print(*(worker.pid for worker in multiprocessing.active_children()), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        workers = [psutil.Process(int(worker)) for worker in parent.stdout.readline().split()]
+        parent.kill()
+    _, alive = psutil.wait_procs(workers, timeout=LONGEST)
+    for worker in alive:
+        worker.kill()
+
+    assert (len(workers), alive) == (2, [])
 
 
 def test_who_needs_no_more_answers_leaves_no_process() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from threading import Thread
 from typing import TypeVar
 
 from tuner.errors import TunerError
@@ -56,7 +57,8 @@ def as_answered(
 
     Each worker is a fresh process, so that no state leaks from the caller: an answer depends on its task
     alone, and the same task gives the same answer whatever the number of workers. An error in a task, or
-    Ctrl-C, ends the workers at once and is raised. To close the generator ends them, too.
+    Ctrl-C, ends the workers at once and is raised. To close the generator ends them, too, and so does the end
+    of this process, however it ends.
 
     Args:
         function: A function of a module (not a lambda), whose argument and answer can be pickled.
@@ -97,3 +99,12 @@ def as_answered(
 def _begin() -> None:
     """Ctrl-C reaches every process of the terminal; the parent is the one to act on it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End once the parent is gone: one that is killed tells nobody, and a worker would wait for ever."""
+    parent = parent_process()
+    assert parent is not None, "a worker has one"
+    parent.join()
+    os._exit(1)
