@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -175,6 +176,25 @@ def test_two_trainings_do_not_write_the_same_journal(tmp_path: Path) -> None:
 
     first.close()
     TrainingJournal(tmp_path, SPEC, KNOBS).close()
+
+
+def test_a_disk_without_room_is_named_by_the_file(tmp_path: Path) -> None:
+    """To close the file fails, too, and that would be all that anybody hears of it."""
+    journal = TrainingJournal(tmp_path, SPEC, KNOBS)
+    room, before = journal.path.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(StorageError, match=JOURNAL), closing(journal):
+            journal.append(events()[0])
+        (tmp_path / "other").mkdir()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        with pytest.raises(StorageError, match=JOURNAL):
+            TrainingJournal(tmp_path / "other", SPEC, KNOBS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    with closing(TrainingJournal(tmp_path, SPEC, KNOBS)) as again:
+        assert again.past == []
 
 
 def test_other_files_are_not_taken_for_journals(tmp_path: Path) -> None:

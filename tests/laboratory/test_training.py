@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,12 @@ from typing import Any
 import pytest
 
 from tests.laboratory.agent_runs import SMALL
+from tuner.agents.training import TrainingWindow
 from tuner.envs.simulator.batched import BatchedSimulator
 from tuner.errors import InvalidInput, StorageError
 from tuner.laboratory.agent_run import RunSpec
 from tuner.laboratory.journal import JOURNAL
+from tuner.laboratory.tensorboard import FILE, TensorBoard
 from tuner.laboratory.training import train
 
 SPEC = RunSpec(**SMALL | {"rates": (100.0, 150.0), "windows": 8})
@@ -150,3 +154,16 @@ def test_tensorboard_sees_every_window_once(tmp_path: Path) -> None:
     assert [event.value for event in costs] == pytest.approx(trained.run.cost.tolist(), rel=1e-6)
     assert {"agent/level", "agent/learned", "slo/kept"} <= set(found.Tags()["scalars"])
     assert "window/gpu" not in found.Tags()["scalars"]
+
+
+def test_logs_that_find_no_room_are_named_by_their_file(tmp_path: Path) -> None:
+    """Without its name it was taken for the output of the command."""
+    window = TrainingWindow(window=0, level=20, configuration=0, cost=1.0, learned=True)
+    logs = TensorBoard(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(StorageError, match=FILE), closing(logs):
+            logs.add(window)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

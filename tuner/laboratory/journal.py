@@ -12,6 +12,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -60,7 +61,7 @@ class TrainingJournal:
             if not lines:
                 self._write({"format": FORMAT, "spec": _SPEC.dump_python(spec, mode="json"), "knobs": knobs})
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def append(self, event: Event) -> None:
@@ -85,7 +86,8 @@ class TrainingJournal:
 
     def close(self) -> None:
         """Close the file. May be called twice."""
-        self._file.close()
+        with suppress(OSError):  # of what could not be written `append` has said so
+            self._file.close()
 
     def _write(self, values: dict[str, Any]) -> None:
         text = json.dumps(values, allow_nan=False)

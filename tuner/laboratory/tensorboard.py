@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tuner.agents.training import EpisodeBegin, Event
@@ -34,15 +35,20 @@ class TensorBoard:
 
         self._step = 0
         self._record = Record
+        self._path = folder / FILE
         try:
-            self._file = (folder / FILE).open("wb")
+            self._file = self._path.open("wb")
         except OSError as error:
-            raise StorageError(f"cannot write {folder / FILE}: {error.strerror or error}") from error
+            raise self._unwritable(error) from error
         self._writer = RecordWriter(self._file)
         self._writer.write(Record(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
 
     def add(self, event: Event) -> None:
-        """Write what a window showed."""
+        """Write what a window showed.
+
+        Raises:
+            StorageError: The disk is full.
+        """
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         if isinstance(event, EpisodeBegin):
@@ -61,10 +67,17 @@ class TensorBoard:
             if math.isfinite(value)
         ]
         record = self._record(wall_time=time.time(), step=self._step, summary=Summary(value=values))
-        self._writer.write(record.SerializeToString())
-        self._writer.flush()
+        try:
+            self._writer.write(record.SerializeToString())
+            self._writer.flush()
+        except OSError as error:
+            raise self._unwritable(error) from error
         self._step += 1
 
     def close(self) -> None:
         """Finish the file. May be called twice."""
-        self._file.close()
+        with suppress(OSError):  # of what could not be written `add` has said so
+            self._file.close()
+
+    def _unwritable(self, error: OSError) -> StorageError:
+        return StorageError(f"cannot write {self._path}: {error.strerror or error}")
