@@ -251,9 +251,14 @@ def _arrival_rate(old: Counters, new: Counters, clients: ClientSample | None) ->
 
 
 def _others(old: Counters, new: Counters, clients: ClientSample) -> bool:
-    """Whether others send requests, too: the server counts clearly more than our clients sent."""
-    served, intended = _arrived(old, new), clients.intended.size
-    return served > OTHERS * intended and served - intended > CHANCE * math.sqrt(intended)
+    """Whether others send requests, too: the server counts clearly more than our clients sent.
+
+    One that does not say how many wait counts those that it answered: of ours also a backlog from before.
+    """
+    served, ours = _arrived(old, new), clients.intended.size
+    if clients.answered is not None and (old.pending is None or new.pending is None):
+        ours = max(ours, clients.answered.size)
+    return served > OTHERS * ours and served - ours > CHANCE * math.sqrt(ours)
 
 
 def _arrived(old: Counters, new: Counters) -> float:

@@ -140,6 +140,17 @@ def test_others_traffic_is_part_of_the_load() -> None:
     assert assemble(reading(), reading(**END), clients=sample([0.01] * 1000)).timed == math.inf
 
 
+def test_our_own_backlog_is_no_traffic_of_others() -> None:
+    """A server that does not say how many wait counts what an overload before has left, too."""
+    backlog = replace(sample([0.01] * 500), answered=np.full(995, 2.0))
+
+    window = assemble(reading(), reading(**END), clients=backlog)
+    assert (window.arrival_rate, window.timed) == (50.0, math.inf)
+
+    counted = assemble(reading(pending=0.0), reading(**END, pending=0.0), clients=backlog)
+    assert (counted.arrival_rate, counted.timed) == (100.5, 500)
+
+
 def test_burstiness_beside_others_is_that_of_all() -> None:
     """Our own requests come evenly; those of the others came in the second half of the window."""
     history = [counters(time=100.0 + i, requests=0 if i < 6 else 200 * (i - 5)) for i in range(11)]
