@@ -50,6 +50,17 @@ def test_it_prints_as_the_spec_that_makes_it(tmp_path: Path) -> None:
     assert workload(f"trace:{path},burstiness=1", 5.0).burstiness == 1
 
 
+@pytest.mark.parametrize("digits", [0, 1, 6])
+def test_rounded_times_are_no_bursts(tmp_path: Path, digits: int) -> None:
+    """A log in whole seconds, of clients that know nothing of each other; windows are shorter than that."""
+    path, seconds = tmp_path / "trace.csv", np.cumsum(np.random.default_rng(3).exponential(1 / 200, 10000))
+    path.write_text("".join(f"{s:.{digits}f}\n" for s in seconds))
+
+    assert workload(f"trace:{path}", 5.0).burstiness == pytest.approx(1, rel=0.1)
+    within = rates(path, 100)[2:-2]  # 100 requests each; the first and the last second may be cut
+    np.testing.assert_allclose(within, 30, rtol=0.5)
+
+
 def test_times_in_another_column_are_told(tmp_path: Path) -> None:
     """With the line, and where they belong."""
     path = tmp_path / "trace.csv"

@@ -25,6 +25,8 @@ __all__ = ["Recorded", "gap_shape"]
 
 FEWEST = 20
 """Requests of the trace that a piece of it holds on average, at least."""
+ROUNDED = 0.1
+"""Where a larger share of the requests has the time of the one before, the times were rounded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,7 @@ class Recorded(Workload):
         seconds = self._read(setting)
         if not seconds[-1] > 0:
             raise InvalidInput(setting, "needs requests at two different times at least")
+        seconds = _unrounded(seconds)
         object.__setattr__(self, "_seconds", seconds)
         if self.burstiness == 0:
             object.__setattr__(self, "burstiness", gap_shape(np.diff(seconds)))
@@ -71,6 +74,26 @@ class Recorded(Workload):
         counts, _ = np.histogram(self._seconds, pieces, range=(0.0, float(self._seconds[-1])))
         rates = np.interp(middles(windows), middles(pieces), counts)
         return np.asarray(rates / rates.mean())
+
+
+def _unrounded(seconds: np.ndarray) -> np.ndarray:
+    """Return times as they may have been before they were rounded: anywhere within the step of the rounding.
+
+    Else requests would seem to come in a burst at each full second of a log that has no finer times, and
+    windows shorter than a second would have all of its requests or none.
+
+    Args:
+        seconds: Not decreasing, two of them different at least.   # (n,) s
+
+    Returns:
+        Seconds from 0 on.   # (n,)
+    """
+    gaps = np.diff(seconds)
+    if np.mean(gaps == 0) <= ROUNDED:
+        return seconds
+    step = gaps[gaps > 0].min()
+    found = np.sort(seconds + step * np.random.default_rng(0).random(seconds.size))
+    return np.asarray(found - found[0])
 
 
 def gap_shape(gaps: np.ndarray) -> float:
