@@ -26,6 +26,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tuner.adapters.triton.configuration import DELAY
 from tuner.envs.simulator.long_window import simulate
 from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
@@ -115,9 +116,14 @@ def _instances(measurement: Measurement) -> int:
     return int(measurement.configuration.get("instances", 1.0))
 
 
-def steady(measurement: Measurement) -> bool:
-    """Whether the server kept up: requests waited at most for some executions and the delay."""
-    allowed = 10.0 * measurement.compute_mean + measurement.configuration.get("max_queue_delay", 0.0)
+def steady(measurement: Measurement, delay: str = DELAY) -> bool:
+    """Whether the server kept up: requests waited at most for some executions and the delay.
+
+    Args:
+        measurement: The window.
+        delay: Name of the knob that says how long a batch waits for more requests, if there is one.
+    """
+    allowed = 10.0 * measurement.compute_mean + measurement.configuration.get(delay, 0.0)
     return measurement.queue_mean < allowed and measurement.latency_mean < 2.0 * allowed
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from tuner.envs.simulator.batched import BatchedSimulator, WindowArrays
 from tuner.envs.simulator.calibration import overhead, steady
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
-from tuner.envs.simulator.tfserving_gpu import TFServingGPU
+from tuner.envs.simulator.tfserving_gpu import TIMEOUT, TFServingGPU
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 
@@ -77,7 +77,7 @@ def fit_tfserving(measurements: Sequence[Measurement], base: Model) -> Model:
     Raises:
         InvalidInput: No undisturbed window in which the server kept up, or a knob is missing.
     """
-    shown = [m for m in measurements if not m.disturbed and m.requests and steady(m)]
+    shown = [m for m in measurements if not m.disturbed and m.requests and steady(m, TIMEOUT)]
     if not shown:
         raise InvalidInput(
             "calibration", "no undisturbed window in which the server kept up", "lower the load"

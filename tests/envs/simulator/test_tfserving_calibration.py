@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -88,6 +89,24 @@ def test_a_short_search_comes_nearer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert fitted.work == pytest.approx(CPU.work, rel=0.15)
     assert fitted.overhead == pytest.approx(CPU.overhead, rel=0.2)
+
+
+def test_batches_that_waited_for_their_timeout_are_no_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of 2 ms waits up to 40 ms for more requests: the server keeps up, and the window counts."""
+    fitted_to: list[Measurement] = []
+
+    def misfit(start: Model, names: tuple[str, ...], shown: list[Measurement]) -> Callable[..., float]:
+        fitted_to.extend(shown)
+        return lambda logarithms: float(logarithms @ logarithms)
+
+    monkeypatch.setattr(tfserving_calibration, "_misfit", misfit)
+    fast = TFServingGPU(alpha=0.0001, beta=0.002, gap=0.0001, overhead=0.001)
+    (window,) = measured(fast, [(10, 8, 3)], (50.0,))
+    assert window.queue_mean > 10.0 * window.compute_mean
+
+    fit_tfserving([window], fast)
+
+    assert fitted_to == [window]
 
 
 def test_nothing_to_learn_from() -> None:
