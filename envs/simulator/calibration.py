@@ -32,7 +32,7 @@ from tuner.envs.simulator.server import ServerModel
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 
-__all__ = ["calibrate", "overhead", "steady"]
+__all__ = ["calibrate", "in_rows", "overhead", "steady"]
 
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Batch sizes of the table."""
@@ -78,7 +78,7 @@ def calibrate(
         InvalidInput: No undisturbed window executed anything.
     """
     shown = [m for m in measurements if not m.disturbed and m.requests and m.batches and m.compute_mean > 0]
-    usable = [_in_rows(m) for m in shown]
+    usable = [in_rows(m) for m in shown]
     if not usable:
         raise InvalidInput("calibration", "no undisturbed window in which requests were executed")
     kept_up = [m for m in usable if steady(m)]
@@ -99,7 +99,7 @@ def calibrate(
     return server
 
 
-def _in_rows(measurement: Measurement) -> Measurement:
+def in_rows(measurement: Measurement) -> Measurement:
     """Return a window as if each row had been a request of its own."""
     rows = measurement.rows
     if rows == 1.0:

@@ -10,6 +10,9 @@ the search is over the factor on the base's value, and a large factor costs a li
 The overhead (network and client) is no part of the search: it is the median over windows of what the client
 waited beyond queue and execution. Overloaded windows are left out: their queue grows with their length,
 whatever the constants.
+
+A request of a simulated server that batches has one row: there requests of several count as one for each, and
+so do loads.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import TypeVar
 import numpy as np
 
 from tuner.envs.simulator.batched import BatchedSimulator, WindowArrays
-from tuner.envs.simulator.calibration import overhead, steady
+from tuner.envs.simulator.calibration import in_rows, overhead, steady
 from tuner.envs.simulator.tfserving_cpu import TFServingCPU
 from tuner.envs.simulator.tfserving_gpu import TIMEOUT, TFServingGPU
 from tuner.errors import InvalidInput
@@ -78,6 +81,8 @@ def fit_tfserving(measurements: Sequence[Measurement], base: Model) -> Model:
         InvalidInput: No undisturbed window in which the server kept up, or a knob is missing.
     """
     shown = [m for m in measurements if not m.disturbed and m.requests and steady(m, TIMEOUT)]
+    if isinstance(base, TFServingGPU):  # whose batches hold rows; on a CPU a request is a run
+        shown = [in_rows(m) for m in shown]
     if not shown:
         raise InvalidInput(
             "calibration", "no undisturbed window in which the server kept up", "lower the load"

@@ -385,20 +385,28 @@ def test_calibrate_writes_a_server_that_simulates_alike(tuner: Say, tmp_path: Pa
     assert fitted.execution(8) == pytest.approx(true.execution(8), rel=0.1)
 
 
-@pytest.mark.parametrize("rows", [1.0, 16.0])
+@pytest.mark.parametrize(
+    ("kind", "rows", "counts"),
+    [
+        ("triton", 1.0, False),
+        ("triton", 16.0, True),
+        ("tfserving_gpu", 16.0, True),
+        ("tfserving_cpu", 16.0, False),
+    ],
+)
 def test_calibrate_says_that_a_row_is_a_request_of_its_model(
-    tuner: Say, monkeypatch: pytest.MonkeyPatch, rows: float
+    tuner: Say, monkeypatch: pytest.MonkeyPatch, kind: str, rows: float, *, counts: bool
 ) -> None:
-    """A policy that is trained there is for other loads on a server whose requests have several."""
-    from tuner.envs.simulator.server import ServerModel
+    """A policy that is trained there is for other loads on a server that batches requests of several."""
+    from tuner.envs.simulator.models import KINDS
 
     windows = [replace(measurement(), request_rows=rows)]
-    monkeypatch.setattr(calibration, "measure_model", lambda *_, **__: (ServerModel(), windows))
+    monkeypatch.setattr(calibration, "measure_model", lambda *_, **__: (KINDS[kind](), windows))
 
     said = " ".join(tuner("calibrate", "sim://mlp", "--out", "server.json").split())
 
     several = "100 requests/s of the server, with 16 rows each, are --rate 1600 of `tuner train`."
-    assert (several in said) == (rows > 1)
+    assert (several in said) == counts
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def calibrate(
     from dataclasses import asdict, replace
 
     from tuner.cli.console import make_console
-    from tuner.envs.simulator.server import ServerModel
+    from tuner.envs.simulator.tfserving_cpu import TFServingCPU
     from tuner.files.storage import make_folder_of
     from tuner.laboratory.calibration import measure_model
     from tuner.profiler.attachment import attach
@@ -79,7 +79,7 @@ def calibrate(
         model.save(out)
         console = make_console()
         console.print(_table(asdict(model)))
-        if isinstance(model, ServerModel) and (several := _several_rows(windows)):
+        if not isinstance(model, TFServingCPU) and (several := _several_rows(windows)):
             console.print(f"[yellow]{several}[/yellow]")
         print(out)
 

@@ -109,6 +109,23 @@ def test_batches_that_waited_for_their_timeout_are_no_overload(monkeypatch: pyte
     assert fitted_to == [window]
 
 
+def test_batches_count_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 requests/s of 2 rows are a load of 40/s where batches hold rows; on a CPU a request is a run."""
+    seen: list[float] = []
+
+    def misfit(start: Model, names: tuple[str, ...], shown: list[Measurement]) -> Callable[..., float]:
+        seen.extend(m.arrival_rate for m in shown)
+        return lambda logarithms: float(logarithms @ logarithms)
+
+    monkeypatch.setattr(tfserving_calibration, "_misfit", misfit)
+    (batched,), (run,) = measured(GPU, [(4, 0, 3)], (20.0,)), measured(CPU, [(2, 1, 4)], (2.0,))
+
+    fit_tfserving([replace(batched, request_rows=2.0)], TFServingGPU())
+    fit_tfserving([replace(run, request_rows=2.0)], TFServingCPU())
+
+    assert seen == [2.0 * batched.arrival_rate, run.arrival_rate]
+
+
 def test_nothing_to_learn_from() -> None:
     """Disturbed and overloaded windows alone are refused; so is a server with other knobs."""
     (window,) = measured(CPU, [(2, 1, 4)], (2.0,))
