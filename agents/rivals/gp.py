@@ -46,5 +46,5 @@ class Gp(OptunaSearch):
         import optuna
 
         return optuna.samplers.GPSampler(
-            seed=seed, n_startup_trials=self.parameters.startup, deterministic_objective=False
+            seed=seed, n_startup_trials=self._told, deterministic_objective=False
         )

@@ -73,6 +73,11 @@ class OptunaSearch(SearchAgent[OptunaParameters]):
             for name, length in zip(space.names, space.shape, strict=True)
         }
 
+    @property
+    def _told(self) -> int:
+        """Configurations that a sampler is told of at least; its model is used from so many on."""
+        return min(self.parameters.startup, self.parameters.history)
+
     @abstractmethod
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         """Make a sampler."""

@@ -27,5 +27,5 @@ class Tpe(OptunaSearch):
         import optuna
 
         return optuna.samplers.TPESampler(
-            seed=seed, multivariate=True, n_startup_trials=self.parameters.startup, n_ei_candidates=64
+            seed=seed, multivariate=True, n_startup_trials=self._told, n_ei_candidates=64
         )

@@ -82,6 +82,29 @@ def test_model_is_built_on_a_bounded_history() -> None:
     assert set(cheapest.tolist()) <= remembered
 
 
+@pytest.mark.parametrize(("kind", "name"), [(Tpe, "TPESampler"), (Gp, "GPSampler")])
+def test_the_model_is_used_also_after_a_start_longer_than_the_history(
+    kind: type[Tpe | Gp], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told of 10 configurations a sampler does not wait for the 12 of the start: it would draw for ever."""
+    import optuna
+
+    waits, make = list[int](), getattr(optuna.samplers, name)
+
+    def making(*, n_startup_trials: int, **others: Any) -> optuna.samplers.BaseSampler:
+        waits.append(n_startup_trials)
+        sampler: optuna.samplers.BaseSampler = make(n_startup_trials=n_startup_trials, **others)
+        return sampler
+
+    monkeypatch.setattr(optuna.samplers, name, making)
+    agent = kind(SPACE, kind.constants(startup=12, history=10))
+    fill(agent, 15, SPACE)
+
+    trials = agent._study(HIGH, agent.records[HIGH]).get_trials()
+
+    assert waits == [len(trials)] == [10]
+
+
 def test_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     """Optuna logs nothing of its studies."""
     agent = Tpe(SPACE)
