@@ -121,8 +121,9 @@ def make_agent(
         return _make_foreign(name, make, space, wanted, seed=seed, levels=levels or LoadLevels(), start=start)
     constants = changed(name, chosen.constants(start=start, levels=levels or LoadLevels()), wanted)
     if name == "oracle":
-        return _make_oracle(chosen, space, constants, seed=seed, expected=expected)
-    agent = chosen(space, constants, seed=seed)
+        agent = _make_oracle(chosen, space, constants, seed=seed, expected=expected)
+    else:
+        agent = chosen(space, constants, seed=seed)
     agent.objective = None if objective is None else str(objective)
     return agent
 
@@ -236,17 +237,17 @@ def _make_rrl(
 
 
 def _make_oracle(
-    oracle: Callable[..., Any],
+    oracle: Callable[..., Bookkeeper[Any]],
     space: KnobSpace,
     constants: Any,
     *,
     seed: int,
     expected: Callable[[float], np.ndarray] | None,
-) -> Agent:
+) -> Bookkeeper[Any]:
     """Make the oracle, which must know what every configuration costs."""
     if expected is None:
         raise InvalidInput("agent oracle", "the expected costs are not known here", "use it in simulation")
-    return cast(Agent, oracle(space, constants, seed=seed, expected=expected))
+    return oracle(space, constants, seed=seed, expected=expected)
 
 
 def _check_unshared(name: str) -> None:

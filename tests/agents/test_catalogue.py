@@ -177,6 +177,17 @@ def test_oracle_needs_the_expected_costs() -> None:
         make_agent("oracle", SPACE)
 
 
+@pytest.mark.parametrize("name", ["oracle", "random", "q_learning"])
+def test_a_policy_says_what_its_costs_are_those_of(name: str, tmp_path: Path) -> None:
+    """Under another SLO other configurations are the best, also those of the oracle."""
+    short, long = (Objective(slo=parse_slo(slo)) for slo in ("p95=30ms", "p95=100ms"))
+    make_agent(name, SPACE, objective=short, expected=lambda _: np.ones(SPACE.size)).save(tmp_path)
+
+    load_agent(tmp_path, SPACE, objective=short).close()
+    with pytest.raises(InvalidInput, match="p95 <= 30ms, not for the least p95 latency with p95 <= 100ms"):
+        load_agent(tmp_path, SPACE, objective=long)
+
+
 def test_policy_of_another_agent_is_refused(tmp_path: Path) -> None:
     """RRL does not read what a search wrote; `load_agent` finds out who did."""
     make_agent("random", SPACE).save(tmp_path)
