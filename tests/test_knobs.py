@@ -164,6 +164,8 @@ def test_a_grid_may_be_any_sequence_of_numbers(grid: Any) -> None:
     space = KnobSpace([Knob(name="threads", grid=grid, default=2)])
 
     assert [space.decode(index)["threads"] for index in range(space.size)] == [1, 2, 3]
+    assert space == KnobSpace([Knob(name="threads", grid=(1, 2, 3), default=2)])
+    assert isinstance(hash(space), int)
 
 
 @pytest.mark.parametrize("grid", [("a",), (1, None), "1,2", 5, None, ((1, 2),), np.array([1, 2])], ids=repr)

@@ -156,6 +156,7 @@ class Knob:
             )
         if self.default not in self.grid:
             raise InvalidInput(setting, f"the default {self.default} is not in the grid {self.grid}")
+        object.__setattr__(self, "grid", tuple(self.grid))  # equal grids are equal, however they were written
 
     def format(self, value: float) -> str:
         """Write a value for people: ``8`` or ``2ms``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -276,6 +277,15 @@ def test_other_knobs_are_named(saved: Path, knobs: list[Knob], message: str) -> 
     """A policy is about its knobs and grids; all that differ are named."""
     with pytest.raises(InvalidInput, match=message):
         RRL.load(saved, KnobSpace(knobs))
+
+
+@pytest.mark.parametrize("grid", [[1, 2, 4], range(1, 5)], ids=repr)
+def test_a_grid_is_the_same_however_it_is_written(grid: Any, tmp_path: Path) -> None:
+    """A policy comes back for the very knobs that it was saved with, also where their grid is no tuple."""
+    space = KnobSpace([Knob(name="threads", grid=grid, default=1)])
+    RRL(space).save(tmp_path)
+
+    assert RRL.load(tmp_path, space).costs(0).size == space.size
 
 
 def test_default_of_a_knob_may_differ(saved: Path) -> None:
