@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from typing import Protocol, cast, runtime_checkable
 
@@ -14,6 +15,7 @@ from tuner.objective import Objective, parse_slo
 from tuner.option import keywords, options_of
 from tuner.profiler.attachment import Simulated, attach, attach_for, require_resource
 from tuner.profiler.profiler import Profiler
+from tuner.profiler.window import Limits
 from tuner.setting import Setting
 
 __all__ = ["LiveEnv", "live"]
@@ -63,13 +65,16 @@ def live(
         levels: Names load levels for ``info["level"]``.
 
     Raises:
-        InvalidInput: An argument is unusable.
+        InvalidInput: An argument is unusable, or means nothing for a simulated target.
         AdapterError: The server cannot be reached.
     """
     with attach(target, grids=setting.grids) as attachment:
         require_resource(attachment, setting.objective.goal)
         space, objective = attachment.space, setting.objective_on(attachment.host.cores)
         virtual = attachment.simulated
+    if virtual:
+        with attach_for(setting, target):
+            pass  # refuses what a simulated target has by itself, such as arrivals
 
     def open_plant(generator: np.random.Generator) -> Plant:
         seed = int(generator.integers(2**31))
@@ -91,7 +96,8 @@ def _simulated(target: str, setting: Setting, seed: int) -> Plant:
     world = backend.reseeded(seed) if isinstance(backend, _Reseedable) else cast(_World, backend)
     if setting.load.nominal is not None:
         world.set_rate(setting.load.nominal)
-    profiler = Profiler(world, clock=world, host=world, clients=world)
+    limits = Limits(foreign=math.inf if setting.foreign_limit is None else setting.foreign_limit)
+    profiler = Profiler(world, clock=world, host=world, clients=world, limits=limits)
     return Plant(backend=world, measure=profiler.measure, close=world.close)
 
 

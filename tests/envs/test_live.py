@@ -15,7 +15,9 @@ from tuner.envs.live import live
 from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.twin import Twin
 from tuner.errors import InvalidInput
+from tuner.objective import Objective, parse_slo
 from tuner.profiler.attachment import Attachment, attach
+from tuner.setting import Load, Setting
 from tuner.testing.environment import EnvironmentContract
 
 NAME = "tuner.envs:tuner/Live-v0"
@@ -55,6 +57,27 @@ def test_rate_of_a_simulated_target() -> None:
     env = live(target="sim://mlp?rate=50", rate=300.0, window=5.0)
 
     assert env.reset(seed=1)[1]["measurement"].arrival_rate == pytest.approx(300.0, rel=0.15)
+
+
+def test_a_simulated_target_heeds_the_whole_setting() -> None:
+    """A window beside more foreign processes than it allows is disturbed, as in a run."""
+    slo = Objective(slo=parse_slo("p95=30ms"))
+    found = [
+        live(Setting(objective=slo, foreign_limit=limit), target="sim://mlp?foreign=0.5", window=1.0).reset(
+            seed=1
+        )[1]["disturbed"]
+        for limit in (None, 0.2)
+    ]
+
+    assert found == [(), ("foreign processes used 0.50 cores (limit 0.2)",)]
+
+
+def test_a_simulated_target_refuses_what_it_has_by_itself() -> None:
+    """Its arrivals, for which the environment is no less strict than a run: it ignored them."""
+    bursty = Setting(objective=Objective(slo=parse_slo("p95=30ms")), load=Load(arrival="gamma:0.5:100"))
+
+    with pytest.raises(InvalidInput, match="arrival: a simulated target has its own"):
+        live(bursty, target="sim://mlp")
 
 
 def test_least_gpu_use_needs_a_gpu() -> None:
