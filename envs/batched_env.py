@@ -16,10 +16,10 @@ from tuner.envs.vector import ServingVectorEnv, check_count
 from tuner.errors import InvalidInput
 from tuner.measurement import Measurement
 from tuner.objective import Objective
-from tuner.setting import Setting
+from tuner.setting import Load, Setting
 from tuner.workload import Workload, workload
 
-__all__ = ["BatchedEnv", "batched_env", "batched_vector_env", "model_objective"]
+__all__ = ["BatchedEnv", "batched_env", "batched_vector_env", "check_load", "model_objective"]
 
 REQUESTS = 1000.0
 """Requests of a window at the nominal rate, unless its length is given."""
@@ -126,6 +126,7 @@ def batched_env(
     Raises:
         InvalidInput: An argument is unusable.
     """
+    check_load(setting.load)
     load = setting.load.workload
     if isinstance(load, str) or load is None:
         load = workload(load or "constant", setting.load.nominal or model.rate)
@@ -136,6 +137,17 @@ def batched_env(
     )
     simulator = BatchedSimulator(model.plans(model.space(setting.grids)), model.traffic(load.burstiness))
     return kind(model, simulator, load, own, episode_windows=episode_windows, levels=levels)
+
+
+def check_load(load: Load) -> None:
+    """Check that a load is none of a live server.
+
+    Raises:
+        InvalidInput: It has an arrival process, in the place of which simulated servers have a workload.
+    """
+    if load.arrival is not None:
+        fix = "leave it out, and write such as rate=200.0, workload='step'"
+        raise InvalidInput("--arrival", "is for requests of our own to a live server", fix)
 
 
 def model_objective(model: BatchedModel, objective: Objective) -> Objective:

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from tuner.adapters import Backend
-from tuner.envs.batched_env import BatchedEnv, batched_env, batched_vector_env, model_objective
+from tuner.envs.batched_env import (
+    BatchedEnv,
+    batched_env,
+    batched_vector_env,
+    check_load,
+    model_objective,
+)
 from tuner.envs.exact_costs import ExactCosts
 from tuner.envs.making import makes_environments
 from tuner.envs.serving import Levels, Plant, ServingEnv
@@ -133,6 +139,7 @@ def triton_cpu(
     Raises:
         InvalidInput: An argument is unusable.
     """
+    check_load(setting.load)
     model = BatchedTriton(server=server_of(setting.server, ServerModel, MODELS, "mlp"))
     load = setting.load.workload
     if isinstance(load, str):

@@ -15,6 +15,8 @@ from tuner.envs.picture import draw_picture
 from tuner.envs.serving import FEATURES, GPU, ServingEnv
 from tuner.envs.tfserving_gpu import tfserving_gpu
 from tuner.errors import InvalidInput
+from tuner.objective import Objective, parse_slo
+from tuner.setting import Load, Setting
 
 NAME = "tuner.envs:tuner/TritonCPU-v0"
 PAGE = Path(__file__).parents[2] / "docs" / "environments.md"
@@ -184,3 +186,13 @@ def test_use_of_the_gpu_is_observed_where_it_is_wanted() -> None:
 
     assert 0 < with_gpu[8] <= 1
     assert np.array_equal(np.delete(with_gpu, 8), without)
+
+
+@pytest.mark.parametrize("name", ["TritonCPU", "TFServingCPU", "TFServingGPU"])
+def test_arrivals_at_a_live_server_are_refused(name: str) -> None:
+    """A setting that was made for a run has another load than the environment's own, which was simulated."""
+    slo = Objective(slo=parse_slo("p95=30ms"))
+    setting = Setting(objective=slo, load=Load(arrival="gamma:0.5:100"))
+
+    with pytest.raises(InvalidInput, match="arrival: is for requests of our own to a live server"):
+        gym.make(f"tuner.envs:tuner/{name}-v0", setting=setting)
