@@ -216,9 +216,10 @@ class ServingEnv(Remade, gym.Env[np.ndarray, np.int64]):
             rate: The offered load, requests/s; rounded to a grid of 5 %.
 
         Raises:
-            InvalidInput: It is not known, as for a live server.
+            InvalidInput: It is not known, as for a live server, a cluster or a `sim://` target.
         """
-        raise InvalidInput("env", "its exact costs are not known", "use one that is simulated")
+        fix = "use tuner/TritonCPU-v0, tuner/TFServingCPU-v0 or tuner/TFServingGPU-v0"
+        raise InvalidInput("env", "its exact costs are not known", fix)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -80,6 +80,12 @@ def test_a_simulated_target_refuses_what_it_has_by_itself() -> None:
         live(bursty, target="sim://mlp")
 
 
+def test_exact_costs_are_not_known_of_a_simulated_target() -> None:
+    """It is simulated, and was told to use one that is."""
+    with pytest.raises(InvalidInput, match="exact costs are not known; use tuner/TritonCPU-v0, "):
+        live(target="sim://mlp").expected_costs(200.0)
+
+
 def test_least_gpu_use_needs_a_gpu() -> None:
     """A target that shows none is refused at once, as by `tuner run`."""
     with pytest.raises(InvalidInput, match="no GPU can be seen"):
