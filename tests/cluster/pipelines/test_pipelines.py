@@ -9,7 +9,6 @@ import pytest
 
 from tests.cluster.pipelines.naive import NaivePipelines, summary
 from tuner.cluster.pipelines import PipelineScenario, simulate_pipeline
-from tuner.cluster.pipelines.gathering import gathering_times
 
 pytestmark = pytest.mark.kernels
 
@@ -112,25 +111,13 @@ def test_a_load_is_a_schedule() -> None:
 
 @pytest.mark.compiled
 def test_proactive_deadlines_leave_time_to_the_first_stage() -> None:
-    """Where executions nearly fill the SLO: all the rest was left to the second, and no query was answered."""
-    found = simulate_pipeline(scenario(TIGHT, load=100.0, deadlines="proactive", options={"drop": "early"}))
+    """Where planned batches would execute for all of their budgets: the second was left nearly all of the SLO."""
+    carried, proactive = (
+        simulate_pipeline(scenario(TIGHT, load=100.0, deadlines=each, options={"drop": "early"}))
+        for each in ("carried", "proactive")
+    )
 
-    assert found.good == found.queries > 50
-
-
-@pytest.mark.parametrize("stages", [CHAIN, DIAMOND], ids=["chain", "diamond"])
-def test_batches_gather_as_long_as_they_execute_where_the_slo_is_twice_that(
-    stages: list[dict[str, Any]],
-) -> None:
-    """As Nexus plans: nothing is taken from what a quantile of the waiting asks for."""
-    asked = scenario(stages, deadlines="proactive")
-    plan = asked.plan
-
-    found = gathering_times(asked.query, plan, 0.0, 0.99)
-    ample = gathering_times(asked.query.model_copy(update={"slo_ms": 1e6}), plan, 0.0, 0.99)
-
-    assert found == pytest.approx(ample, rel=0.01)
-    assert found[plan.stages[0].name] > found[plan.stages[-1].name] == 0.0
+    assert proactive.good > 0.9 * carried.good > 50
 
 
 def test_an_slo_may_be_below_a_millisecond() -> None:

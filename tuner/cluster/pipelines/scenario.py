@@ -10,7 +10,6 @@ from pydantic import Field, ValidationError, ValidationInfo
 from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
-from tuner.cluster.pipelines.gathering import gathering_times
 from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
 from tuner.cluster.requests import CHUNK, RequestStream
 from tuner.cluster.scenario.options import check_policy, make_options, option_names
@@ -33,6 +32,8 @@ from tuner.scheduling.cluster import ClusterSpec, SessionSpec
 __all__ = ["Deadlines", "PipelineScenario"]
 
 Deadlines = Literal["split", "carried", "proactive"]
+SAMPLES = 10_000
+"""Random sums of waiting times from which their quantile is taken."""
 AMPLE = 1.1
 """Factor on the requests expected in a run, so that one chunk mostly holds all of them."""
 
@@ -191,8 +192,10 @@ class PipelineScenario(StrictPart):
     def stages(self) -> PipelineSpec:
         """Return what the engine needs of the query."""
         order = [one.name for one in self.plan.stages]
-        latency = {one.name: one.latency for one in self.plan.stages}
-        gathering = gathering_times(self.query, self.plan, self.hop_ms / 1e3, self.gathering_quantile)
+        # Behind a batch that has just begun, the next one waits as long as it executes itself: both have to fit
+        # into the budget, however large a batch is planned.
+        latency = {one.name: min(one.latency, one.budget / 2) for one in self.plan.stages}
+        gathering = self._gathering(latency)
         stages = tuple(
             StageSpec(
                 calls=tuple((order.index(call.stage), call.gamma) for call in self.query.by_name[name].next),
@@ -204,3 +207,20 @@ class PipelineScenario(StrictPart):
         carried = self.deadlines != "split"
         proactive = self.deadlines == "proactive"
         return PipelineSpec(stages, self.query.slo, self.hop_ms / 1e3, carried, proactive)
+
+    def _gathering(self, latency: dict[str, float]) -> dict[str, float]:
+        """Return how long, behind each stage, batches wait to gather: the quantile of the sum over a path, s.
+
+        A batch waits between nothing and the execution before it. PARD takes the 10 % quantile of the sum: it
+        serves the requests with the most time left first under overload. Those that are served from the head
+        have hardly more time than is left here: with 10 %, a quarter of the work was in vain in an overloaded
+        chain of three stages.
+        """
+        rng = np.random.default_rng(0)
+        waits = {name: np.zeros(SAMPLES) for name in latency}  # s, of all stages behind
+        for stage in reversed(self.plan.stages):
+            called = [call.stage for call in self.query.by_name[stage.name].next]
+            for name in called:
+                own = waits[name] + rng.uniform(0.0, latency[name], SAMPLES)
+                waits[stage.name] = np.maximum(waits[stage.name], own)
+        return {name: float(np.quantile(some, self.gathering_quantile)) for name, some in waits.items()}
