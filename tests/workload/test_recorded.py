@@ -61,6 +61,25 @@ def test_rounded_times_are_no_bursts(tmp_path: Path, digits: int) -> None:
     np.testing.assert_allclose(within, 30, rtol=0.5)
 
 
+@pytest.mark.parametrize("digits", [0, 3])
+def test_rounded_times_may_be_seconds_since_1970(tmp_path: Path, digits: int) -> None:
+    """Which a computer does not have exactly; nor does a long pause change what the rest shows."""
+    gaps = np.random.default_rng(3).exponential(2 * 10.0**-digits, 10000)
+    gaps[5000] = 20000
+    path = tmp_path / "trace.csv"
+    path.write_text("".join(f"{1.7e9 + s:.{digits}f}\n" for s in np.cumsum(gaps)))
+
+    assert workload(f"trace:{path}", 5.0).burstiness == pytest.approx(1, rel=0.1)
+
+
+def test_requests_that_come_together_are_bursts(tmp_path: Path) -> None:
+    """The same time is no rounded one where the others have finer times."""
+    path, seconds = tmp_path / "trace.csv", np.cumsum(np.random.default_rng(3).uniform(0.5, 1.5, 500))
+    path.write_text("".join(f"{s:.6f}\n" for s in np.repeat(seconds, 20)))
+
+    assert workload(f"trace:{path}", 5.0).burstiness == pytest.approx(0.01)
+
+
 def test_times_in_another_column_are_told(tmp_path: Path) -> None:
     """With the line, and where they belong."""
     path = tmp_path / "trace.csv"

@@ -26,7 +26,12 @@ __all__ = ["Recorded", "gap_shape"]
 FEWEST = 20
 """Requests of the trace that a piece of it holds on average, at least."""
 ROUNDED = 0.1
-"""Where a larger share of the requests has the time of the one before, the times were rounded."""
+"""Where a larger share of the requests has the time of the one before, the times may have been rounded."""
+NEAR = 10
+"""Steps of the rounding up to which gaps are looked at: seconds since 1970 are not exact enough for longer
+ones in ms."""
+OFF = 0.05
+"""How far a gap of rounded times may be from a whole number of steps, in steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +85,8 @@ def _unrounded(seconds: np.ndarray) -> np.ndarray:
     """Return times as they may have been before they were rounded: anywhere within the step of the rounding.
 
     Else requests would seem to come in a burst at each full second of a log that has no finer times, and
-    windows shorter than a second would have all of its requests or none.
+    windows shorter than a second would have all of its requests or none. Times between which there are not
+    whole steps stay as they are: requests with the same one did come together.
 
     Args:
         seconds: Not decreasing, two of them different at least.   # (n,) s
@@ -92,6 +98,9 @@ def _unrounded(seconds: np.ndarray) -> np.ndarray:
     if np.mean(gaps == 0) <= ROUNDED:
         return seconds
     step = gaps[gaps > 0].min()
+    steps = gaps[gaps < NEAR * step] / step
+    if np.abs(steps - np.round(steps)).max() > OFF:
+        return seconds
     found = np.sort(seconds + step * np.random.default_rng(0).random(seconds.size))
     return np.asarray(found - found[0])
 
