@@ -60,12 +60,18 @@ def test_several_processes_see_the_same(store: Store) -> None:
 
 
 def test_an_order_outlasts_a_power_failure(store: Store) -> None:
-    """Commands and the web server, which open a store that must be there, wait until the disk has it."""
+    """Commands and the web server, which open a store that must be there, wait until the disk has it.
+
+    So does who makes a store that begins with orders.
+    """
+    begun: list[int] = []
     other = Store(store.path, existing=True)
     normal, full = (one.rows("PRAGMA synchronous")[0][0] for one in (store, other))
     other.close()
+    new = store.path.with_name("new.db")
+    Store(new, begin=lambda db: begun.extend(db.execute("PRAGMA synchronous").fetchone())).close()
 
-    assert (normal, full) == (1, 2)
+    assert (normal, full, begun) == (1, 2, [2])
 
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm"])

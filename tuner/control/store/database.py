@@ -274,6 +274,7 @@ class Database:
         """Make a store of an empty file. The file says at every moment that it is ours, also when killed."""
         self._db.execute(f"PRAGMA application_id = {APPLICATION}")
         self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")  # not its default everywhere: here may be orders
         self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION};")
         if self._begin is not None:
             self._begin(self._db)
