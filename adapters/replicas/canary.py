@@ -74,8 +74,8 @@ class Canary(Protocol):
             What was measured; None if there is only one server at present.
 
         Raises:
-            Refused: The server refused, went away with the configuration, or has lost it, such as by a restart;
-                the others run their own.
+            Refused: The server refused, went away with the configuration, or has lost it, such as by a
+                restart; the others run their own.
             AdapterError: The server did not answer when it was changed: nobody knows what it runs.
         """
         ...
