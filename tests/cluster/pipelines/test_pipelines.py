@@ -111,7 +111,7 @@ def test_a_load_is_a_schedule() -> None:
 
 @pytest.mark.compiled
 def test_proactive_deadlines_leave_time_to_the_first_stage() -> None:
-    """Where planned batches would execute for all of their budgets: the second was left nearly all of the SLO."""
+    """Also where planned batches would execute for all of their budgets: it had hardly any."""
     carried, proactive = (
         simulate_pipeline(scenario(TIGHT, load=100.0, deadlines=each, options={"drop": "early"}))
         for each in ("carried", "proactive")

@@ -192,8 +192,8 @@ class PipelineScenario(StrictPart):
     def stages(self) -> PipelineSpec:
         """Return what the engine needs of the query."""
         order = [one.name for one in self.plan.stages]
-        # Behind a batch that has just begun, the next one waits as long as it executes itself: both have to fit
-        # into the budget, however large a batch is planned.
+        # Behind a batch that has just begun, the next one waits as long as it executes itself: both have to
+        # fit into the budget, however large a batch is planned.
         latency = {one.name: min(one.latency, one.budget / 2) for one in self.plan.stages}
         gathering = self._gathering(latency)
         stages = tuple(
