@@ -19,7 +19,7 @@ from tuner.experiments.frame.result import Row
 from tuner.experiments.neural.held_out import ASKED, WINDOWS, HeldOutTask, learn
 from tuner.experiments.neural.servers import TRUTHS, HeldOutServer, Learning
 
-__all__ = ["Asked"]
+__all__ = ["ManyServers"]
 
 FIRST = 61000
 """The seed of the first server, far from those of training and tuning."""
@@ -37,7 +37,7 @@ ASKED_OF_WORST, ASKED_OF_BROKEN = 20.0, 5.0
     minutes=16,
     shown=30,
 )
-class Asked(Experiment[HeldOutTask, Learning]):
+class ManyServers(Experiment[HeldOutTask, Learning]):
     """Lets the default agent tune servers of each kind for which something was asked."""
 
     first_seed = FIRST

@@ -8,7 +8,7 @@ import pytest
 
 from tests.experiments.quick import quick
 from tuner.experiments.frame.result import Row
-from tuner.experiments.neural.asked import Asked
+from tuner.experiments.neural.asked import ManyServers
 from tuner.experiments.neural.held_out import HeldOutTask
 from tuner.experiments.neural.servers import Learning
 
@@ -17,7 +17,7 @@ MEDIAN, WORST, WINDOWS, NEVER, BROKEN = range(5)
 
 
 def rows_of(learnings: list[Learning]) -> list[Row]:
-    return list(quick(Asked).rows({TASK: learnings}))
+    return list(quick(ManyServers).rows({TASK: learnings}))
 
 
 def learning(above: float, settled: float = 1.0) -> Learning:
