@@ -27,6 +27,7 @@ POLL = 0.2
 GRACE = 5.0
 """How long the server may take to end by itself, s."""
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 SHARED_MEMORY = Path("/dev/shm")
 SCRATCH = Path("/tmp")  # fixed in the Python backend, whatever TMPDIR says
 SCRATCH_AGE = 60.0
@@ -38,6 +39,7 @@ def main(arguments: list[str]) -> int:
     parent, prefix, folder, log, *command = arguments
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of the server become ours, to wait for
     begun, others = time.time(), _scratch()
     with open(log, "ab") as output:
         server = subprocess.Popen(
@@ -81,7 +83,7 @@ def _watch(server: subprocess.Popen[bytes], parent: int) -> None:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """End the server and everything in its process group, gently first."""
+    """End the server and everything in its process group, gently first; return once all are gone."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if server.poll() is None:
         server.terminate()
@@ -90,6 +92,9 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
     server.wait()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-server.pid, 0)
 
 
 def _scratch() -> set[Path]:
