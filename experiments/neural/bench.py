@@ -65,11 +65,17 @@ def choose_bench(model: str, seed: int, report: Callable[[str], None]) -> Bench:
 
 
 def tune(
-    attachment: Attachment, agent: RRL, goal: Objective, windows: int, report: Callable[[str], None]
+    attachment: Attachment,
+    agent: RRL,
+    goal: Objective,
+    windows: int,
+    report: Callable[[str], None],
+    *,
+    window: float = WINDOW,
 ) -> Tuned:
-    """Let the control loop tune for some windows that count."""
+    """Let the control loop tune for some windows that count; the loop lengthens those with few requests."""
     loop = ControlLoop(attachment.space, goal, agent, limits=WATCHED)
-    driver = Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=WINDOW)
+    driver = Driver(Watched(attachment.backend, attachment.profiler, attachment.clock), loop, window=window)
     held: list[Configuration] = []
     failures = measured = 0
     for _ in range(2 * windows):

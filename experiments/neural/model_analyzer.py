@@ -1,10 +1,10 @@
 """`tuner run` beside Triton's Model Analyzer on a real Triton, with models that nobody tuned on.
 
-For each model a load is chosen that its default configuration hardly bears. Then three searches begin from
+For each model a load is chosen that its default configuration hardly bears. Then four searches begin from
 that configuration on a fresh server each, one after the other: the control loop with the default agent, which
-knows nothing of the model yet, and Model Analyzer in quick and in optuna mode. What they end with, and the
-default, is measured in turns with a coarse grid, beside each other, by one load generator of ours. The time
-of each search begins when its server is up.
+knows nothing of the model yet, in windows as long as Model Analyzer's and in short ones, and Model Analyzer
+in quick and in optuna mode. What they end with, and the default, is measured in turns with a coarse grid,
+beside each other, by one load generator of ours. The time of each search begins when its server is up.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -44,7 +45,8 @@ from tuner.setting import Load
 
 __all__ = ["Contest", "ModelAnalyzer"]
 
-OURS = "tuner run"
+OURS = {"tuner run": WINDOW, "tuner run, short windows": 1.0}
+"""Ours, and the length of its windows, s."""
 THEIRS = {f"Model Analyzer, {mode}": mode for mode in MODES}
 SHARE_OF_TIME = 0.2
 """The share of Model Analyzer's time that `tuner run` may take."""
@@ -75,13 +77,13 @@ class Contest(NamedTuple):
 @experiment(
     name="model-analyzer",
     title="A real Triton: what `tuner run` leaves behind beside Triton's Model Analyzer",
-    minutes=24,
+    minutes=26,
     live=True,
     repeated=False,
-    shown=20,
+    shown=30,
 )
 class ModelAnalyzer(SequentialExperiment[list[Contest]]):
-    """Tunes each model in three ways and measures in turns what they left."""
+    """Tunes each model in four ways and measures in turns what they left."""
 
     models = Scaled(MODELS, quick=MODELS[:1])
     windows = Scaled(4, quick=2)
@@ -99,7 +101,7 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
         words = ", ".join(f"{one.bench.model} {one.default_over_best:.2f}" for one in contests)
         defaults = [one.default_over_best for one in contests]
         yield row("the default: p95 over the best", defaults, note=words)
-        for name in (OURS, *THEIRS):
+        for name in (*OURS, *THEIRS):
             values = [one.over_best[name] for one in contests if name in one.found]
             results = [one.found[name] for one in contests if name in one.found]
             note = _note(contests, name)
@@ -107,14 +109,15 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
             yield _row(f"{name}: time", [one.seconds for one in results], unit="s")
             count = [float(one.measurements) for one in results]
             yield _row(f"{name}: measurements", count)
-        for name in THEIRS:
-            yield from _beside(name, [one for one in contests if {OURS, name} <= one.found.keys()])
+        for ours, theirs in product(OURS, THEIRS):
+            both = [one for one in contests if {ours, theirs} <= one.found.keys()]
+            yield from _beside(ours, theirs, both)
 
     def configuration(self) -> dict[str, Any]:
         return {
             "models": list(self.models),
             "windows": self.windows,
-            "window": WINDOW,
+            "window of": OURS,
             "rounds": self.rounds,
             "analyzer": self.effort._asdict(),
         }
@@ -136,7 +139,9 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
 
     def _contest(self, model: str) -> Contest:
         bench = repeated(partial(choose_bench, model, 0, self.report), self.report)
-        searches: dict[str, Callable[[], SearchResult]] = {OURS: partial(self._tune, bench)}
+        searches: dict[str, Callable[[], SearchResult]] = {
+            name: partial(self._tune, bench, window) for name, window in OURS.items()
+        }
         searches |= {name: partial(analyze, mode, bench, self.effort) for name, mode in THEIRS.items()}
         missing = dict.fromkeys(THEIRS, reason) if (reason := _why_missing()) else {}
         found: dict[str, SearchResult] = {}
@@ -157,7 +162,7 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
         over_best = {name: ratios[one.left] for name, one in found.items()}
         return Contest(bench, found, missing, over_best, ratios[DEFAULT])
 
-    def _tune(self, bench: Bench) -> SearchResult:
+    def _tune(self, bench: Bench, window: float) -> SearchResult:
         """Let the control loop tune on a fresh server."""
         with EmbeddedTriton(bench.model) as server:
             began = time.monotonic()
@@ -166,7 +171,7 @@ class ModelAnalyzer(SequentialExperiment[list[Contest]]):
                 goal = objective(attachment, slo=bench.slo)
                 agent = RRL(attachment.space, objective=goal)
                 try:
-                    tuned = tune(attachment, agent, goal, self.windows, self.report)
+                    tuned = tune(attachment, agent, goal, self.windows, self.report, window=window)
                 finally:
                     agent.close()
                 return SearchResult(tuned.left, time.monotonic() - began, tuned.windows)
@@ -192,15 +197,14 @@ def _note(contests: list[Contest], name: str) -> str:
     return ", ".join(words)
 
 
-def _beside(name: str, contests: list[Contest]) -> Iterator[Row]:
-    """Compare ours with one of theirs, where both came to something."""
-    ours = [one.over_best[OURS] for one in contests]
-    theirs = [one.over_best[name] for one in contests]
+def _beside(ours: str, theirs: str, contests: list[Contest]) -> Iterator[Row]:
+    """Compare one of ours with one of theirs, where both came to something."""
+    left, rival = ([one.over_best[name] for one in contests] for name in (ours, theirs))
     for kind, of in (("in the median", median), ("at worst", max)):
-        ratio = [of(ours) / of(theirs)] if contests else []
-        yield _row(f"{OURS} over {name}: p95 {kind}", ratio, published=1.0)
-    times = [one.found[OURS].seconds / one.found[name].seconds for one in contests]
-    yield _row(f"{OURS} over {name}: time", times, published=SHARE_OF_TIME)
+        ratio = [of(left) / of(rival)] if contests else []
+        yield _row(f"{ours} over {theirs}: p95 {kind}", ratio, published=1.0)
+    times = [one.found[ours].seconds / one.found[theirs].seconds for one in contests]
+    yield _row(f"{ours} over {theirs}: time", times, published=SHARE_OF_TIME)
 
 
 def _row(

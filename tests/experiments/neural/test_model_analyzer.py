@@ -53,7 +53,12 @@ dynamic_batching { max_queue_delay_microseconds: 2000 }""",
 instance_group { count: 1 kind: KIND_CPU }""",
 }
 LEFT = Configuration(max_batch_size=8, max_queue_delay=0.002, instances=2)
-OURS, QUICK, OPTUNA = "tuner run", "Model Analyzer, quick", "Model Analyzer, optuna"
+OURS, SHORT, QUICK, OPTUNA = (
+    "tuner run",
+    "tuner run, short windows",
+    "Model Analyzer, quick",
+    "Model Analyzer, optuna",
+)
 
 
 @pytest.fixture
@@ -149,12 +154,16 @@ def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
 
 
 def contest(model: str, ours: float, theirs: float, seconds: float) -> Contest:
-    """Ours took 30 s; optuna mode came to nothing."""
+    """Ours took 30 s, with short windows half of that; optuna mode came to nothing."""
     return Contest(
         bench=BENCH._replace(model=model),
-        found={OURS: SearchResult(LEFT, 30.0, 6), QUICK: SearchResult(LEFT, seconds, 20)},
+        found={
+            OURS: SearchResult(LEFT, 30.0, 6),
+            SHORT: SearchResult(LEFT, 15.0, 6),
+            QUICK: SearchResult(LEFT, seconds, 20),
+        },
         missing={OPTUNA: "it ended with 1"},
-        over_best={OURS: ours, QUICK: theirs},
+        over_best={OURS: ours, SHORT: 2.0 * ours, QUICK: theirs},
         default_over_best=2.0 * ours,
     )
 
@@ -175,6 +184,8 @@ def test_ours_is_compared_in_the_median_and_at_worst() -> None:
     assert rows[f"{OURS} over {QUICK}: p95 in the median"].measured == 1.0
     assert rows[f"{OURS} over {QUICK}: p95 at worst"].measured == 0.8
     assert rows[f"{OURS} over {QUICK}: time"].measured == 0.2
+    assert rows[f"{SHORT} over {QUICK}: p95 in the median"].measured == 2.0
+    assert rows[f"{SHORT} over {QUICK}: time"].measured == 0.1
     assert rows[f"{OPTUNA}: p95 of what it left, over the best"].measured is None
     assert (
         "cnn not measured, because it ended with 1"
@@ -205,14 +216,14 @@ def test_ours_is_measured_where_the_rival_cannot_be_installed(monkeypatch: pytes
     contests = experiment.proceed()
     rows = {row.id: row for row in experiment.rows({None: [contests]})}
 
-    assert contests[0].over_best == {OURS: 1.05}
+    assert contests[0].over_best == {OURS: 1.05, SHORT: 1.05}
     assert contests[0].default_over_best == 3.0
     assert "pip cannot download" in rows[f"{QUICK}: p95 of what it left, over the best"].note
 
 
 @pytest.mark.usefixtures("alone")
 def test_the_time_of_ours_begins_when_the_server_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the rival's does: the server takes 60 s to start, attaching 3 s and the windows 20 s."""
+    """As the rival's does: the server takes 60 s to start, attaching 3 s and four windows of 5 or 1 s."""
     now = 0.0
 
     @contextmanager
@@ -221,9 +232,9 @@ def test_the_time_of_ours_begins_when_the_server_is_up(monkeypatch: pytest.Monke
         now += seconds
         yield Mock()
 
-    def tune(*_: object) -> Tuned:
+    def tune(*_: object, window: float) -> Tuned:
         nonlocal now
-        now += 20.0
+        now += 4.0 * window
         return Tuned([LEFT], LEFT, 4, 0)
 
     for name, stand_in in {
@@ -238,4 +249,4 @@ def test_the_time_of_ours_begins_when_the_server_is_up(monkeypatch: pytest.Monke
 
     (contest,) = quick(ModelAnalyzer).proceed()
 
-    assert contest.found[OURS] == SearchResult(LEFT, 23.0, 4)
+    assert contest.found == {OURS: SearchResult(LEFT, 23.0, 4), SHORT: SearchResult(LEFT, 7.0, 4)}
