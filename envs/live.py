@@ -10,7 +10,8 @@ import numpy as np
 
 from tuner.adapters import Backend, connect
 from tuner.envs.making import makes_environments
-from tuner.envs.serving import Levels, Plant, ServingEnv
+from tuner.envs.serving import Levels, Plant, ServingEnv, Window
+from tuner.errors import InvalidInput, Refused
 from tuner.objective import Objective, parse_slo
 from tuner.option import keywords, options_of
 from tuner.profiler.attachment import Simulated, attach, attach_for, require_resource
@@ -43,6 +44,12 @@ class LiveEnv(ServingEnv):
     """
 
     observes_gpu = True
+
+    def _apply(self, number: int) -> Window:
+        try:
+            return super()._apply(number)
+        except InvalidInput as error:  # a configuration of ours that the server is known to refuse
+            raise Refused(str(error)) from error
 
 
 @makes_environments

@@ -11,10 +11,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from tuner.adapters import ApplyReport
 from tuner.envs.live import live
+from tuner.envs.serving import WORST_REWARD
 from tuner.envs.simulator.backend import SimulatedTriton
 from tuner.envs.twin import Twin
 from tuner.errors import InvalidInput
+from tuner.knobs import Configuration
 from tuner.objective import Objective, parse_slo
 from tuner.profiler.attachment import Attachment, attach
 from tuner.setting import Load, Setting
@@ -124,6 +127,22 @@ def test_closing_restores_and_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert len(opened) == len(let_go) == 2  # once for the knobs, once for the episodes
     assert opened[1].backend.current() == opened[1].original
+
+
+def test_what_the_server_is_known_to_refuse_ends_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without asking the server, as where that refuses: the action is one of the space."""
+    env = live(target="sim://mlp", window=1.0)
+    env.reset(seed=1)
+
+    def apply(configuration: Configuration) -> ApplyReport:
+        raise InvalidInput("knob max_batch_size", "1 cannot be set", "the server adds batching")
+
+    monkeypatch.setattr(env.backend, "apply", apply)
+
+    _, reward, _, truncated, info = env.step(np.int64(0))
+
+    assert (reward, truncated) == (WORST_REWARD, True)
+    assert "1 cannot be set" in info["error"]
 
 
 @pytest.mark.parametrize("target", ["mlp", "nowhere://x/y", "sim://unknown"])
