@@ -33,9 +33,8 @@ def events() -> list[EpisodeBegin | TrainingWindow]:
     found: list[EpisodeBegin | TrainingWindow] = []
     for number in range(6):
         if number in {0, 2, 3}:
-            state = State(
-                level=20, configuration=0, seen={"rate": 7.5, "gpu": math.nan}, observation=observed()
-            )
+            seen = dict.fromkeys(SHOWN, math.nan) | {"rate": 7.5}
+            state = State(level=20, configuration=0, seen=seen, observation=observed())
             found.append(EpisodeBegin(state=state))
         cost = math.nan if number == 4 else float(generator.random())
         figures = {name: float(generator.random()) for name in FIGURES} | {"gpu": math.nan}
@@ -91,8 +90,13 @@ def test_what_an_older_journal_did_not_note_is_not_known(
     """A quantity that was not measured yet; all else is as it was written."""
     write(tmp_path)
     monkeypatch.setattr(module, "FIGURES", (*FIGURES, "new"))
+    monkeypatch.setattr(module, "SHOWN", (*SHOWN, "new"))
 
-    windows = [event for event in past(tmp_path) if isinstance(event, TrainingWindow)]
+    found = past(tmp_path)
+
+    for event in found:
+        assert event.state.seen is None or math.isnan(event.state.seen["new"])
+    windows = [event for event in found if isinstance(event, TrainingWindow)]
     assert all(math.isnan(window.figures["new"]) for window in windows)
     assert [window.figures["p95"] for window in windows] == [
         event.figures["p95"] for event in events() if isinstance(event, TrainingWindow)

@@ -206,7 +206,9 @@ def _state(state: State) -> dict[str, Any]:
 
 
 def _seen(values: Mapping[str, float | None] | None) -> Mapping[str, float] | None:
-    return None if values is None else {name: _number(value) for name, value in values.items()}
+    if values is None:
+        return None
+    return {name: _number(value) for name, value in {**dict.fromkeys(SHOWN), **values}.items()}
 
 
 def _array(values: list[float] | None) -> np.ndarray | None:
