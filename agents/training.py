@@ -226,7 +226,7 @@ class _Training:
                 level=info["level"],
                 configuration=_number(self.env, info, self.start),
                 rate=_rate(info),
-                seen=_seen(info),
+                seen=None if info.get("disturbed") else _seen(info),
                 observation=observation,
             )
         )

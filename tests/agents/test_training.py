@@ -110,3 +110,24 @@ def test_configuration_is_read_from_the_environment() -> None:
     learn(Telling(), agent, 1)
 
     assert agent.states[0] == State(level=3, configuration=4)
+
+
+@pytest.mark.parametrize(("disturbed", "seen"), [((), {"rate": 7.0}), (("reload",), None)])
+def test_a_disturbed_window_at_the_beginning_teaches_nothing_either(
+    disturbed: tuple[str, ...], seen: dict[str, float] | None
+) -> None:
+    """An agent takes in what windows show beside their cost; of later ones it is shown the undisturbed."""
+    measured = SimpleNamespace(arrival_rate=7.0, figures=lambda: {"rate": 7.0})
+
+    class Measuring(Bandit):
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[np.ndarray, dict[str, Any]]:
+            observation, info = super().reset(seed=seed)
+            return observation, info | {"measurement": measured, "disturbed": disturbed}
+
+    agent = Recorder()
+
+    learn(Measuring(), agent, 1)
+
+    assert agent.states[0].seen == seen
