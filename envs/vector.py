@@ -158,6 +158,7 @@ class ServingVectorEnv(Remade, gym.vector.VectorEnv[np.ndarray, np.ndarray, np.n
         """Close every environment."""
         for env in self.envs:
             env.close()
+        self._ended[:] = False  # else the next step would begin episodes, and nobody closed them
         self._close_all()
 
 

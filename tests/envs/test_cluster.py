@@ -323,6 +323,17 @@ def test_a_vector_that_began_again_is_closed_again() -> None:
         assert vector.envs[0].backend is None
 
 
+def test_a_vector_that_was_closed_begins_no_episode_by_itself() -> None:
+    """Not where one has ended, either: a reset is missing."""
+    vector = cluster_vector(num_envs=1, scenario=SMALL, window=0.2, episode_windows=1)
+    vector.reset(seed=1)
+    assert vector.step(np.array([7]))[3].all()
+    vector.close()
+
+    with pytest.raises(gym.error.ResetNeeded):
+        vector.step(np.array([7]))
+
+
 @pytest.mark.compiled
 def test_vector_form_equals_single_ones() -> None:
     """Each cluster of the vector form shows what it would show alone."""
