@@ -100,7 +100,8 @@ class BatchedServer:
             InvalidInput: It is not one of the space.
         """
         self.number = self.space.encode(configuration)
-        cost = self.space.apply_cost(self._configuration, configuration)
+        before, after = map(self.space.effective, (self._configuration, configuration))
+        cost = self.space.apply_cost(before, after)
         changed = cost is not ApplyCost.FREE
         self._configuration = configuration
         seconds = self._model.restart_seconds if changed else 0.0

@@ -38,6 +38,20 @@ def test_gpu_objective() -> None:
     assert 0.2 < info["cost"] == info["measurement"].gpu < 1.0
 
 
+def test_what_is_equal_in_effect_is_no_change() -> None:
+    """Batches of 1 wait for nobody, whatever the timeout: a server that runs one has the other."""
+    env = tfserving_gpu(change_cost=1.0, window=1.0)
+    one, other = (
+        env.space.encode({"max_batch_size": 1, "batch_timeout": timeout, "batch_threads": 5})
+        for timeout in (0.0, 0.05)
+    )
+    env.reset(seed=1, options={"configuration": one})
+
+    same, another = (env.step(np.int64(action))[4]["measurement"] for action in (other, one + 1))
+
+    assert same.change_seconds == 0.0 < another.change_seconds
+
+
 def test_vector_form_equals_single_ones() -> None:
     """Each environment of the vector form shows what it would show alone."""
     vector = gym.make_vec(NAME, num_envs=2, vectorization_mode="vector_entry_point", **SHORT)
