@@ -127,6 +127,8 @@ def _misfit(
     """Return the function that is minimised: of the logarithms of factors on the constants."""
     wanted = {ours: np.array([getattr(m, theirs) for m in shown]) for theirs, ours in STATISTICS}
     wanted = {name: values for name, values in wanted.items() if (values > 0).any()}
+    if not start.traffic().on_gpu:
+        wanted.pop("gpu", None)  # what the model does not have; one on a GPU may have threads as knobs, too
 
     def misfit(logarithms: np.ndarray) -> float:
         arrays = simulate_windows(_changed(start, names, logarithms), shown)

@@ -126,6 +126,19 @@ def test_batches_count_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == [2.0 * batched.arrival_rate, run.arrival_rate]
 
 
+def test_the_use_of_a_gpu_is_no_misfit_of_a_model_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server on a GPU whose threads are knobs, too, is described so: the misfit was not a number."""
+    monkeypatch.setattr(tfserving_calibration, "REQUESTS", 60.0)
+    (window,) = measured(CPU, [(2, 1, 4)], (2.0,))
+
+    plain, beside = (
+        tfserving_calibration._misfit(CPU, ("work",), [one])(np.zeros(1))
+        for one in (window, replace(window, gpu=0.4))
+    )
+
+    assert 0.0 <= plain == beside
+
+
 def test_nothing_to_learn_from() -> None:
     """Disturbed and overloaded windows alone are refused; so is a server with other knobs."""
     (window,) = measured(CPU, [(2, 1, 4)], (2.0,))
