@@ -353,4 +353,5 @@ class SmoothPerception:
 
     def move(self, cores: float) -> None:
         """Expect what the server does with this many cores; what was measured was so on a similar machine."""
-        self.smoother.move(cores)
+        if self.smoother.move(cores):
+            self.drift = DriftDetector(self.parameters.drift)

@@ -156,12 +156,17 @@ class Smoother:
             if self.informed and not knew:
                 self.theta, self.fitted = initial_theta(self.constants, len(self.space.knobs)), 0
 
-    def move(self, cores: float) -> None:
-        """Expect what the server does with this many cores; what was measured was so on a similar machine."""
+    def move(self, cores: float) -> bool:
+        """Expect what the server does with this many cores; returns whether it had others.
+
+        What was measured counts as measured on a similar machine then.
+        """
         with self._lock:
-            if isinstance(self.prior, NeuralPrior) and self.prior.move(cores):
+            moved = isinstance(self.prior, NeuralPrior) and self.prior.move(cores)
+            if moved:
                 self.measured.begin_era(0)
                 self.fitted, self._beliefs = 0, {}
+            return moved
 
     def start_from(self, prior: Prior) -> None:
         """Forget everything measured and start from a prior."""

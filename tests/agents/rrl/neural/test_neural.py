@@ -359,6 +359,20 @@ def test_a_server_with_other_cores_is_another_machine() -> None:
     assert (len(measured), measured.fresh(22)) == (1, 0)
 
 
+def test_what_made_a_machine_suspect_is_forgotten_on_another_one() -> None:
+    """Else a change there were one that began on the machine before, and its windows counted as of both."""
+    agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
+    assert isinstance(agent.perception, SmoothPerception)
+    agent.update(state(), SPACE.encode(SPACE.default), 0.8, state())
+    agent.perception.drift.above, suspicions = 5.0, []
+
+    for cores in (2.0, 8.0):
+        agent.perception.move(cores)
+        suspicions.append(agent.perception.drift.above)
+
+    assert suspicions == [5.0, 0.0]
+
+
 def test_once_the_estimator_knows_the_server_the_process_describes_the_difference() -> None:
     """That varies less than costs do; what was fitted to costs is no beginning for it."""
     agent = RRL(SPACE, objective=OBJECTIVE, synchronous=True)
