@@ -127,7 +127,7 @@ class SmoothPerception:
             # Nothing is known: first measure the configuration in force, as any other might be worse.
             here = configurations == state.configuration
             return np.asarray(np.where(here | ~here.any(), 1.0, np.inf))
-        candidates = self.smoother.candidates(state.level, configurations)
+        candidates = self.smoother.candidates(state, configurations)
         mean, deviation = self.smoother.belief(state, candidates)
         tried = self._explorable(state, mean, deviation)
         values[candidates[tried]] = self._values_of(state, candidates[tried], mean[tried], deviation[tried])
@@ -190,7 +190,7 @@ class SmoothPerception:
         """Return expected costs with one standard deviation added; NaN if nothing is known.   # (n,)."""
         values = np.full(self.space.size, np.nan)
         if self.smoother.bears_on(state.level):
-            candidates = self.smoother.candidates(state.level, configurations)
+            candidates = self.smoother.candidates(state, configurations)
             mean, deviation = self.smoother.belief(state, candidates)
             values[candidates] = np.exp(mean + deviation) + self._cost_of_rise(state, candidates)
         return np.asarray(values[configurations])
@@ -218,7 +218,7 @@ class SmoothPerception:
         state = self._usual(level) if rate is None else State(level=level, configuration=0, rate=rate)
         costs = np.full(self.space.size, np.nan)
         if self.windows(level) or self.informed:
-            candidates = self.smoother.candidates(level, self.space.distinct)
+            candidates = self.smoother.candidates(state, self.space.distinct)
             mean, deviation = self.smoother.belief(state, candidates)
             known = self.informed | (deviation < KNOWN * self.smoother.constants.deviation)
             costs[candidates[known]] = np.exp(mean[known])

@@ -14,6 +14,7 @@ from threading import Lock
 import numpy as np
 
 from tuner.agents.agent import State
+from tuner.agents.load_levels import nearest_level
 from tuner.agents.log_cost import log_cost
 from tuner.agents.rrl.measured import MeasuredWindows, left_on
 from tuner.agents.rrl.neural.prior import NeuralPrior
@@ -36,7 +37,9 @@ __all__ = ["CANDIDATES", "Belief", "Smoother"]
 
 CANDIDATES = 8192
 """Configurations considered in one decision: predicting these takes tens of milliseconds. A larger space is
-sampled, and the neighbours of measured configurations are added."""
+sampled, and those that look good are added."""
+EXPECTED = 1024
+"""How many of these that the prior expects to cost least."""
 VISITED = 64
 """Configurations measured last, and as many that cost least, whose neighbours are added."""
 REFIT = 24
@@ -191,8 +194,11 @@ class Smoother:
         self.fitted = 0
         self._beliefs = {}
 
-    def candidates(self, level: int, configurations: np.ndarray) -> np.ndarray:
-        """Return the configurations to predict: all or, of many, a sample and neighbours of measured ones.
+    def candidates(self, state: State, configurations: np.ndarray) -> np.ndarray:
+        """Return the configurations to predict: all or, of many, a sample and those that look good.
+
+        These are what the prior expects to cost least, and the neighbours of those measured at the level, or
+        at the nearest one.
 
         Returns:
             Their numbers.   # (n,) int64
@@ -201,9 +207,14 @@ class Smoother:
             return configurations
         stride = -(-configurations.size // CANDIDATES)
         # Another sample in every window: all configurations get their turn.
-        sample = configurations[self.measured.total % stride :: stride]
-        near = [self.space.region(c, 1.0) for c in self.measured.notable(level, VISITED)]
-        return np.intersect1d(np.concatenate([sample, *near]), configurations)
+        chosen = [configurations[self.measured.total % stride :: stride]]
+        if self.measured.levels:
+            level = nearest_level(self.measured.levels, state.level)
+            chosen += [self.space.region(c, 1.0) for c in self.measured.notable(level, VISITED)]
+        if self.informed:
+            expected = self._prior(state).mean[configurations]
+            chosen.append(configurations[np.argsort(expected, kind="stable")[:EXPECTED]])
+        return np.intersect1d(np.concatenate(chosen), configurations)
 
     def belief(self, state: State, configurations: np.ndarray) -> Belief:
         """Return what :meth:`predict` does; for small spaces from a cache that every window empties."""

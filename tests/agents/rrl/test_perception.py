@@ -22,6 +22,7 @@ from tuner.knobs import Knob, KnobSpace
 SPACE = make_space()
 TRUTH = {level: surface(SPACE, rate) for level, rate in RATES.items()}
 WIDE = KnobSpace([Knob(name=name, grid=tuple(range(11)), default=5) for name in ("a", "b", "c")])
+LARGE = KnobSpace([Knob(name=name, grid=tuple(range(1, 26)), default=5) for name in "abc"])
 
 
 def make(changes: dict[str, Any] | None = None, seed: int = 0, space: KnobSpace = SPACE) -> RRL:
@@ -183,15 +184,28 @@ def test_a_prediction_does_not_depend_on_who_asked_before() -> None:
 
 
 def test_the_best_known_stays_in_sight_however_many_were_tried_since() -> None:
-    """Of a space too large to be looked at as a whole."""
-    space = KnobSpace([Knob(name=name, grid=tuple(range(1, 26)), default=5) for name in "abc"])
-    agent = make({"smoothing": {"adaptive": False}}, space=space)
-    best = space.size // 2  # every other one is looked at, but not this
-    for number, cost in [(best, 0.1), *((int(n), 1.0) for n in np.linspace(0, space.size - 1, 80))]:
+    """Of a space too large to be looked at as a whole, also at a load that was never measured."""
+    agent = make({"smoothing": {"adaptive": False}}, space=LARGE)
+    best = LARGE.size // 2  # every other one is looked at, but not this
+    for number, cost in [(best, 0.1), *((int(n), 1.0) for n in np.linspace(0, LARGE.size - 1, 80))]:
         state = State(level=LOW, configuration=number)
         agent.update(state, number, cost, state)
 
     assert agent.best(state) == best
+    elsewhere = State(level=LOW + 1, configuration=number)
+    assert best in smooth(agent).smoother.candidates(elsewhere, LARGE.distinct)
+
+
+def test_what_a_policy_knows_to_be_best_is_in_sight_before_anything_is_measured() -> None:
+    """Of such a space, too: what is learned in a simulation is lost otherwise."""
+    best = LARGE.size // 2 + 1  # every other one is looked at, but not this
+    agent = make(space=LARGE)
+
+    agent.start_from(make_prior([RATES[LOW]], lambda _: 1.0 + LARGE.distances(best)))
+
+    assert agent.best(State(level=LOW, configuration=0)) == best
+    assert agent.select(State(level=LOW, configuration=0)) == best
+    assert agent.costs(LOW)[best] == pytest.approx(1.0)
 
 
 def test_a_simulation_spares_windows() -> None:
