@@ -14,7 +14,8 @@ Qin et al., SC'19, section 4.2.1. Where we differ, each switched by a parameter
   nothing, but the best there is that of the nearest one.
 * *Discount.* The load does not depend on the configuration, so the future adds the same expectation to
   all of them and the best configuration is that of gamma = 0; larger values only add noise (the bound of
-  theorem 4.1 is Delta / (1 - gamma)). Learned costs are kept beside Q without the future.
+  theorem 4.1 is Delta / (1 - gamma)). The next load is not known when a window is learned from, so the
+  window's own level stands for s_(t+1). Learned costs are kept beside Q without the future.
 """
 
 from __future__ import annotations
