@@ -9,12 +9,13 @@ has an attribute ``load(folder, space, *, seed) -> Agent``, that reads what such
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -105,10 +106,12 @@ def make_agent(
     wanted = _own(parameters)
     if not isinstance(space, KnobSpace):
         raise InvalidInput("space", f"{space!r} is no `KnobSpace`", "write KnobSpace([Knob(...), ...])")
-    if start is not None and not isinstance(start, SupportsIndex):
-        raise InvalidInput(
-            "start", f"{start!r} is no number of a configuration", f"0 to {space.size - 1} are"
-        )
+    if start is not None:
+        try:
+            start = operator.index(start)
+        except TypeError:
+            problem = f"{start!r} is no number of a configuration"
+            raise InvalidInput("start", problem, f"0 to {space.size - 1} are") from None
     if name in AGENTS:
         _check_unshared(name)
     if name in FORMS_OF_RRL:

@@ -151,6 +151,7 @@ def test_the_constants_there_are_do_not_list_the_load_levels(name: str) -> None:
         ({"seed": np.array(3.0)}, r"seed: array\(3.\) is no whole number"),
         ({"start": "a"}, "start: 'a' is no number of a configuration; 0 to "),
         ({"start": 1.5}, "start: 1.5 is no number of a configuration; 0 to "),
+        ({"start": np.array([1, 2])}, r"start: array\(\[1, 2\]\) is no number of a configuration"),
         ({"parameters": {1: 2}}, "parameter 1: its name is no text"),
         ({"parameters": [1]}, r"parameters: \[1\] is no mapping"),
         ({"space": [1]}, r"space: \[1\] is no `KnobSpace`"),
@@ -169,6 +170,13 @@ def test_a_seed_may_be_a_number_of_numpy(name: str) -> None:
         agent: Any = make_agent(name, SPACE, seed=seed)  # type: ignore[arg-type]
         assert agent._generator.random() == np.random.default_rng(3).random()
         agent.close()
+
+
+def test_a_start_may_be_a_number_of_numpy() -> None:
+    """As `argmin` returns it."""
+    agent = make_agent("random", SPACE, start=np.int64(3))  # type: ignore[arg-type]
+
+    assert agent.select(STATE) == 3
 
 
 def test_oracle_needs_the_expected_costs() -> None:
