@@ -174,3 +174,9 @@ def test_constants_have_a_range(name: str, low: float, high: float) -> None:
     for value in (low - 2e-3, 1.001 * high):
         with pytest.raises(InvalidInput, match=f"^{name}: .* is out of range"):
             options_of("kairos")(**{name: value})
+
+
+def test_a_seed_below_0_is_refused() -> None:
+    """By the option's name: numpy draws from none."""
+    with pytest.raises(InvalidInput, match=r"^seed: -1 is negative"):
+        options_of("kairos")(seed=-1)

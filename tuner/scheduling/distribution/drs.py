@@ -34,6 +34,9 @@ from tuner.scheduling.vocabulary import NEVER, OK, Cluster
 
 __all__ = ["Drs", "DrsOptions", "build", "derive"]
 
+LARGEST = 1_000_000
+"""Items; no request has more."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrsOptions:
@@ -45,8 +48,8 @@ class DrsOptions:
     def __post_init__(self) -> None:
         values = self.threshold if isinstance(self.threshold, tuple) else (self.threshold,)
         for value in values:
-            if not isinstance(value, Integral) or value < 0:
-                raise InvalidInput("threshold", f"{value} is no number of items", "use 0 or more")
+            if not isinstance(value, Integral) or not 0 <= value <= LARGEST:
+                raise InvalidInput("threshold", f"{value} is no number of items", f"use 0 to {LARGEST:,}")
 
 
 class Drs(NamedTuple):

@@ -103,6 +103,8 @@ class KairosOptions:
             value = getattr(self, name)
             if not low <= value <= high or (name == "guard" and value == 0):
                 raise InvalidInput(name, f"{value} is out of range", f"use a number from {low} to {high:g}")
+        if self.seed < 0:
+            raise InvalidInput("seed", f"{self.seed} is negative", "use 0 or more")
 
 
 class Kairos(NamedTuple):
