@@ -33,6 +33,16 @@ from tests.cli.planning import CATALOGUE, CLUSTER, PARTITION, PREFIXED, QUERY, S
             "instances.yaml line 2: catalogue: there is no file none.yaml",
         ),
         ("instances", f"budget: 2\n{CATALOGUE}{SESSION.replace('gaussian', 'gauss')}", "gauss:100,20"),
+        (
+            "instances",
+            f"budget: 2\n{SESSION}{CATALOGUE}".replace("0.01, beta_ms: 5", "0, beta_ms: 1.0e-308"),
+            "alpha_ms and beta_ms must be at least 1e-06 ms together",
+        ),
+        (
+            "query",
+            QUERY.replace("profile_ms: {1: 5, 8: 20}", "alpha_ms: 0, beta_ms: 1.0e-308"),
+            "alpha_ms and beta_ms must be at least 1e-06 ms together",
+        ),
         ("instances", f"budgets: 2\n{CATALOGUE}{SESSION}", "did you mean 'budget'?"),
         ("instances", f"budget: 2\n{CATALOGUE}{SESSION.replace('model: m', 'model: n')}", "use m"),
         ("cluster", CLUSTER.replace("rate: 64", "rate: -1"), "line 3: sessions[0].rate"),

@@ -93,6 +93,8 @@ def test_an_unknown_model_is_refused_with_those_there_are() -> None:
         {10: float("nan")},
         {"alpha_ms": -0.1, "beta_ms": 1},
         {"alpha_ms": 0, "beta_ms": 0},
+        {"alpha_ms": 1e-308, "beta_ms": 0},
+        {10: 1e-308},
         {"alpha_ms": 1},
         {"alpha_ms": 1, "beta_ms": 1, 10: 3},
     ],

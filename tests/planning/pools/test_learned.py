@@ -235,6 +235,7 @@ def test_what_goes_beyond_what_was_seen_is_noted(tmp_path: Path) -> None:
         ({"g4dn.xlarge": {"rm2": "batches.jsonl"}}, "batches.jsonl line 1: has damaged batches"),
         ({"g4dn.xlarge": {"rm2": "negative.jsonl"}}, "has a damaged profile"),
         ({"g4dn.xlarge": {"rm2": "endless.jsonl"}}, "endless.jsonl line 1: has a damaged profile"),
+        ({"g4dn.xlarge": {"rm2": "instant.jsonl"}}, "instant.jsonl line 1: has a damaged profile"),
         ({"g4dn.xlarge": {"rm2": "knobs.jsonl"}}, "knobs.jsonl line 1: has damaged knobs"),
         ({"g4dn.xlarge": {"rm2": "roles.jsonl"}}, "roles.jsonl line 1: has damaged knobs"),
         ({"g4dn.xlarge": {"rm2": "binary.jsonl"}}, "is not text"),
@@ -250,6 +251,8 @@ def test_mistakes_are_told(tmp_path: Path, learned: object, said: str) -> None:
     (tmp_path / "batches.jsonl").write_text(json.dumps(window() | {"batches": {"1" * 12: 1}}) + "\n")
     negative = {"alpha": -1.0, "beta": 2.0, "largest": 1, "executions": 9}
     (tmp_path / "negative.jsonl").write_text(json.dumps(window() | {"profile": negative}) + "\n")
+    instant = negative | {"alpha": 1e-300, "beta": 0.0}
+    (tmp_path / "instant.jsonl").write_text(json.dumps(window() | {"profile": instant}) + "\n")
     endless = '"profile": {"alpha": 1e999, "beta": 0.0, "largest": 9, "executions": 9}, "configuration": {}'
     (tmp_path / "endless.jsonl").write_text(f"{{{endless}}}\n")
     (tmp_path / "knobs.jsonl").write_text(

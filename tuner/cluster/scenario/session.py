@@ -16,7 +16,7 @@ from pydantic import model_validator as check_model
 from tuner.cluster.arrivals import ArrivalProcess
 from tuner.errors import InvalidInput
 from tuner.files.schema import NotNegative, Positive, StrictPart, file_beside
-from tuner.planning.pools.catalogue import SHORTEST
+from tuner.planning.pools.catalogue import SHORTEST, check_line
 from tuner.scheduling.cluster import QUANTILE, linear_latency
 from tuner.workload.schedule import RateSchedule
 from tuner.workload.sizes import SizeDistribution, parse_sizes
@@ -153,10 +153,8 @@ class Profile(StrictPart):
             raise ValueError(
                 f"give {', or '.join(['alpha_ms and beta_ms', *known])}; got {given or 'none of them'}"
             )
-        if line and self.first() <= 0:
-            raise ValueError("alpha_ms and beta_ms must not both be 0")
-        if line and (self.alpha_ms or 0.0) + (self.beta_ms or 0.0) < SHORTEST:
-            raise ValueError(f"alpha_ms and beta_ms must be at least {SHORTEST:g} ms together")
+        if self.alpha_ms is not None and self.beta_ms is not None:
+            check_line(self.alpha_ms, self.beta_ms)
         return self
 
     def first(self) -> float:

@@ -16,7 +16,7 @@ from tuner.files.schema import NotNegative, Positive, Some, StrictPart, file_bes
 from tuner.planning.packing.load import SessionLoad
 from tuner.planning.packing.plan import MIB, Backend, ClusterPlan, plan_from_json
 from tuner.planning.packing.prefixed import asked_for, prefix_load
-from tuner.planning.pools.catalogue import SHORTEST, SoundTable
+from tuner.planning.pools.catalogue import SoundTable, check_line
 
 __all__ = ["KIND", "MOST_BACKENDS", "ClusterFile", "LoadProfile", "PlannedLoad", "PlannedPrefix"]
 
@@ -54,10 +54,8 @@ class LoadProfile(StrictPart):
         given = line + (self.profile_ms is not None) + (getattr(self, "profiles", None) is not None)
         if line == 1 or given not in (1, 2) or (given == 2 and line != 2):
             raise ValueError("needs one profile: profile_ms, or alpha_ms and beta_ms")
-        if line and not (self.alpha_ms or self.beta_ms):
-            raise ValueError("alpha_ms and beta_ms must not both be 0")
-        if line and (self.alpha_ms or 0.0) + (self.beta_ms or 0.0) < SHORTEST:
-            raise ValueError(f"alpha_ms and beta_ms must be at least {SHORTEST:g} ms together")
+        if self.alpha_ms is not None and self.beta_ms is not None:
+            check_line(self.alpha_ms, self.beta_ms)
         return self
 
     def latency(self, slo: float) -> np.ndarray:

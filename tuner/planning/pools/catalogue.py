@@ -32,6 +32,7 @@ __all__ = [
     "SoundTable",
     "Table",
     "TypeProfile",
+    "check_line",
     "make_offers",
 ]
 
@@ -42,6 +43,14 @@ SHORTEST = 1e-6
 
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 Items = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+def check_line(alpha_ms: float, beta_ms: float) -> None:
+    """Raise ValueError if batches along a line would take no time, or less than `SHORTEST`."""
+    if alpha_ms == beta_ms == 0:
+        raise ValueError("alpha_ms and beta_ms must not both be 0")
+    if alpha_ms + beta_ms < SHORTEST:
+        raise ValueError(f"alpha_ms and beta_ms must be at least {SHORTEST:g} ms together")
 
 
 class Line(StrictPart):
@@ -65,8 +74,7 @@ class Line(StrictPart):
 
     @check_model(mode="after")
     def _takes_time(self) -> Line:
-        if self.alpha_ms + self.beta_ms == 0:
-            raise ValueError("alpha_ms and beta_ms must not both be 0")
+        check_line(self.alpha_ms, self.beta_ms)
         return self
 
     @property
@@ -114,6 +122,9 @@ class Table(RootModel[Annotated[dict[Items, Annotated[float, Field(strict=True)]
     def _holds_a_time(self) -> Table:
         if not self._sizes():
             raise ValueError("needs a time above 0 ms")
+        for size, time in self.root.items():
+            if 0 < time < SHORTEST:
+                raise ValueError(f"must be at least {SHORTEST:g} ms, but a batch of {size} takes {time:g} ms")
         return self
 
     def _sizes(self) -> list[int]:
@@ -160,8 +171,6 @@ def _needs_no_repair(table: Table) -> Table:
     for size, time in table.root.items():
         if time <= 0:
             raise ValueError(f"must be above 0 ms, but a batch of {size} takes {time:g} ms")
-        if time < SHORTEST:
-            raise ValueError(f"must be at least {SHORTEST:g} ms, but a batch of {size} takes {time:g} ms")
     for (_, less), (size, more) in pairwise(sorted(table.root.items())):
         if more < less:
             raise ValueError(f"must not fall, but a batch of {size} takes {more:g} ms after {less:g} ms")

@@ -33,7 +33,7 @@ from tuner.files.json_text import parse_json
 from tuner.files.schema import file_beside
 from tuner.files.storage import read_file
 from tuner.knobs import Role
-from tuner.planning.pools.catalogue import InstanceType, Line, TypeProfile
+from tuner.planning.pools.catalogue import SHORTEST, InstanceType, Line, TypeProfile
 from tuner.profile import FEW, BatchingProfile, fit_profile
 from tuner.workload.sizes import LARGEST as LARGEST_REQUEST
 from tuner.workload.sizes import SizeDistribution
@@ -197,7 +197,7 @@ def _checked_window(value: Any, place: str) -> Mapping[str, Any]:
     if profile is not None and not (
         isinstance(profile, dict)
         and all(isinstance(profile.get(name), int | float) and 0 <= profile[name] < 1 << 53 for name in names)
-        and profile["alpha"] + profile["beta"] > 0
+        and profile["alpha"] + profile["beta"] >= SHORTEST / 1e3
     ):
         raise InvalidInput(f"--profiles {place}", "has a damaged profile", _FIX)
     batches = value.get("batches", {})

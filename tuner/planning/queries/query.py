@@ -17,7 +17,7 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_model
 
 from tuner.files.schema import NamedOnce, NotNegative, Positive, Some, StrictPart
-from tuner.planning.pools.catalogue import Line, SoundTable
+from tuner.planning.pools.catalogue import Line, SoundTable, check_line
 
 __all__ = ["Call", "Choices", "Query", "QueryStage"]
 
@@ -76,8 +76,8 @@ class QueryStage(StrictPart):
         line = (self.alpha_ms is not None) + (self.beta_ms is not None)
         if line == 1 or (line > 0) == (self.profile_ms is not None):
             raise ValueError("give profile_ms, or alpha_ms and beta_ms")
-        if line and not self.alpha_ms and not self.beta_ms:
-            raise ValueError("alpha_ms and beta_ms must not both be 0")
+        if self.alpha_ms is not None and self.beta_ms is not None:
+            check_line(self.alpha_ms, self.beta_ms)
         if self.profile_ms is not None and self.max_batch and self.max_batch < self._smallest():
             raise ValueError(f"max_batch must be at least {self._smallest()}, the smallest of profile_ms")
         return self
