@@ -60,7 +60,7 @@ def observed(path: Path, *windows: object) -> Path:
 
 def plan_with(tmp_path: Path, learned: object, **fields: Any) -> PoolPlan:
     (tmp_path / "learned.json").write_text(json.dumps(learned))
-    file = load_yaml(tmp_path / "learned.json", LearnedFile)
+    file = load_yaml(tmp_path / "learned.json", LearnedFile) if learned else None
     scenario = Scenario(
         budget=2.5,
         sessions=[{"name": "a", "model": "rm2", "slo_ms": 350, "sizes": "paper"}],  # type: ignore[arg-type]
@@ -225,6 +225,8 @@ def test_what_goes_beyond_what_was_seen_is_noted(tmp_path: Path) -> None:
     ("learned", "said"),
     [
         ({"p3": {"rm2": {"alpha_ms": 1, "beta_ms": 1}}}, "p3: is not in the catalogue; use g4dn.xlarge"),
+        ({"g4dn.xlarge": {"rm": {"alpha_ms": 1, "beta_ms": 1}}}, "hold no profile of rm2, but of rm; call"),
+        ({"g4dn.xlarge": {}}, "--profiles: hold no profile of rm2; call it"),
         ({"g4dn.xlarge": {"rm2": "none.jsonl"}}, "there is no file"),
         ({"g4dn.xlarge": {"rm2": {"alpha_ms": -1, "beta_ms": 1}}}, "must be greater than or equal to 0"),
         ({"g4dn.xlarge": "gpu.jsonl"}, "must be a group"),

@@ -92,13 +92,18 @@ def with_profiles(
         sizes: Of its requests; they decide which configuration of a sweep is the best.
 
     Raises:
-        InvalidInput: A type is not in the catalogue, or observations hold no profile.
+        InvalidInput: A type is not in the catalogue, no profile is of the model, or observations hold none.
         StorageError: Observations cannot be read.
     """
     known = [kind.name for kind in types]
     for name in learned.root:
         if name not in known:
             raise InvalidInput(f"--profiles {name}", "is not in the catalogue", f"use {', '.join(known)}")
+    there = sorted({name for models in learned.root.values() for name in models})
+    if model not in there:
+        others = f", but of {', '.join(there)}" if there else ""
+        fix = "call it as the session does in `model`, or leave the file out"
+        raise InvalidInput("--profiles", f"hold no profile of {model}{others}", fix)
     notes, changed = [], []
     for kind in types:
         given = learned.root.get(kind.name, {}).get(model)
