@@ -235,6 +235,18 @@ def test_sessions_with_one_prefix_and_nearly_the_same_slo_are_all_planned(plan: 
     assert set(stored["routes"]) == {"cats", "dogs", "other"}
 
 
+def test_sessions_that_share_batches_stay_where_they_are_when_others_share_their_prefix(plan: Plan) -> None:
+    """Their name then says their SLO; one that comes with another SLO is all that is loaded."""
+    birds = PREFIXED.splitlines()[-2].replace("dogs", "birds").replace("slo_ms: 60", "slo_ms: 120")
+    first = plan("cluster", PREFIXED)
+
+    more = plan("cluster", f"previous: plan.json\n{PREFIXED}{birds}\n")
+    again = plan("cluster", f"previous: plan.json\n{PREFIXED}")
+
+    assert set(more.stored["prefixes"]) == {"body in 60 ms", "body in 120 ms"}
+    assert (first.stored["loaded"], more.stored["loaded"], again.stored["loaded"]) == (2, 1, 0)
+
+
 def test_a_partition_is_shown_stored_and_drawn(plan: Plan) -> None:
     """The best one; and it is what the next one begins with."""
     text = f"time_limit_s: 0.2\n{PARTITION}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuner.errors import InvalidInput
@@ -27,7 +27,8 @@ def plan_file(asked: ClusterFile) -> ClusterPlan:
         InvalidInput: The sessions need more accelerators than can be planned.
     """
     _check_size(asked)
-    previous, compared = asked.previous_plan, PackingComparison()
+    members = {name: tuple(one.name for one in sessions) for name, sessions in asked.members.items()}
+    previous, compared = _previous_plan(asked, members), PackingComparison()
     small = previous is None and not isinstance(asked.backends, tuple)
     plan = plan_epoch(
         asked.loads,
@@ -36,9 +37,25 @@ def plan_file(asked: ClusterFile) -> ClusterPlan:
         previous=previous,
         packing=compared.pack if small else consolidate,
     )
-    members = {name: tuple(one.name for one in sessions) for name, sessions in asked.members.items()}
     unserved = tuple(each for one in plan.unserved for each in _by_session(one, asked))
     return replace(plan, exact=compared.exact, greedy=compared.greedy, members=members, unserved=unserved)
+
+
+def _previous_plan(asked: ClusterFile, members: Mapping[str, tuple[str, ...]]) -> ClusterPlan | None:
+    """Return the plan of the epoch before, with sessions that share batches under their name of today.
+
+    The name says their SLO only while other sessions share the prefix under another one.
+    """
+    plan = asked.previous_plan
+    if plan is None:
+        return None
+    names: dict[str, str] = {}
+    for old, sessions in plan.members.items():
+        alike = {new: len({*sessions} & {*own}) for new, own in members.items()}
+        most = max(alike, key=lambda new: (alike[new], new == old), default=old)
+        if alike.get(most):
+            names[old] = most
+    return plan.renamed(names)
 
 
 def _check_size(asked: ClusterFile) -> None:

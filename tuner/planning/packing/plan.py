@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = ["MIB", "Backend", "ClusterPlan", "PlannedBackend", "PlannedSession", "Unserved", "plan_from_json"]
@@ -106,6 +106,14 @@ class ClusterPlan:
             for session in self.members.get(name, (name,))
         }
 
+    def renamed(self, names: Mapping[str, str]) -> ClusterPlan:
+        """Return the plan with some of its sessions under other names."""
+        backends = []
+        for backend in self.backends:
+            sessions = (replace(one, name=names.get(one.name, one.name)) for one in backend.sessions)
+            backends.append(replace(backend, sessions=tuple(sessions)))
+        return replace(self, backends=tuple(backends))
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``tuner plan cluster --json``."""
         content: dict[str, Any] = {
@@ -136,7 +144,7 @@ def _backend_json(backend: PlannedBackend) -> dict[str, Any]:
 
 
 def plan_from_json(content: Mapping[str, Any]) -> ClusterPlan:
-    """Return a stored plan as far as the next epoch needs it: who hosts what.
+    """Return a stored plan as far as the next epoch needs it: who hosts what, and who shares batches.
 
     Raises:
         ValueError, KeyError, TypeError, OverflowError: It is none.
@@ -153,4 +161,7 @@ def plan_from_json(content: Mapping[str, Any]) -> ClusterPlan:
         backends.append(PlannedBackend(name=str(backend["name"]), cycle=cycle, sessions=sessions))
     if len({backend.name for backend in backends}) != len(backends):
         raise ValueError("two backends have one name")
-    return ClusterPlan(backends=tuple(backends), load=0.0)
+    members = {
+        str(name): tuple(map(str, sessions)) for name, sessions in dict(content.get("prefixes", {})).items()
+    }
+    return ClusterPlan(backends=tuple(backends), load=0.0, members=members)
