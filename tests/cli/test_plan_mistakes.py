@@ -114,7 +114,11 @@ from tests.cli.planning import CATALOGUE, CLUSTER, PARTITION, PREFIXED, QUERY, S
             f"max_disruption: 1\nprevious: {{a: 0, b: 0, c: 0}}\n{PARTITION}",
             "the least disruption is 2",
         ),
-        ("partition", f"previous: {{a: 7}}\n{PARTITION}", "a was in sub-cluster 7"),
+        (
+            "partition",
+            f"previous: {{a: 7}}\n{PARTITION}",
+            "a was in sub-cluster 7, but there are 0 to 1 now; leave it out",
+        ),
         ("partition", PARTITION.replace("name: b", "name: a"), "is the name of 2 of them"),
         (
             "query",

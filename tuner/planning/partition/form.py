@@ -66,8 +66,10 @@ class PartitionFile(StrictPart):
             except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 raise ValueError(f"{path} is no stored partition") from None
         for name, part in (given or {}).items():
-            if not 0 <= part < info.data.get("partitions", part + 1):
-                raise ValueError(f"{name} was in sub-cluster {part}; they are numbered from 0")
+            count = info.data.get("partitions", part + 1)
+            if not 0 <= part < count:
+                problem = f"{name} was in sub-cluster {part}, but there are 0 to {count - 1} now"
+                raise ValueError(f"{problem}; leave it out to plan it as a new model")
         return given
 
     @check_model(mode="after")
