@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tuner.errors import InvalidInput
 from tuner.planning.partition.form import PartitionFile
 from tuner.planning.partition.problem import NOWHERE, PartitionProblem, imbalance
+from tuner.planning.partition.program import Solved
 from tuner.planning.partition.solver import (
     Partition,
     better_partition,
@@ -155,3 +157,16 @@ def test_models_that_fill_a_sub_cluster_exactly_are_not_too_much() -> None:
     )
 
     assert find_partition(asked.problem(), seconds=4.0).assignment.tolist() == [0, 0]
+
+
+def test_a_large_partition_of_the_solver_that_breaks_a_limit_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The solver lets its constraints be off by a little; a partition keeps all limits."""
+    asked = problem(5, 201, 2)
+    asked = replace(asked, most_rate=float(asked.rate.sum()) / 2)  # the greedy partition is not so even
+    solved = Solved(np.zeros(201, np.int64), optimal=False, impossible=False, objective=0.0)
+    monkeypatch.setattr("tuner.planning.partition.solver.solve_program", lambda *_, **__: solved)
+
+    with pytest.raises(InvalidInput, match="no partition was found in 1 s"):
+        find_partition(asked, seconds=1.0)

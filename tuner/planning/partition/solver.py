@@ -72,7 +72,7 @@ def find_partition(problem: PartitionProblem, *, seconds: float = 10.0, seed: in
         raise _refusal(problem, found, seconds)
     if not problem.allows(assignment):
         found = solve_program(problem, seconds / 2, gap=0.5)
-        if found.assignment is None:
+        if found.assignment is None or not problem.allows(found.assignment):
             raise _refusal(problem, found, seconds)
         assignment = found.assignment
     assignment = _improved(
