@@ -371,6 +371,16 @@ def test_a_switch_is_what_differs() -> None:
     assert make_switch({"a": 1}, {"a": 1}, {"a": 1.0}).none
 
 
+def test_pools_of_one_price_cost_the_same() -> None:
+    """Also where the sums of their prices differ by rounding; and nothing is saved without a change."""
+    switch = make_switch({"a": 3}, {"b": 1}, {"a": 0.1, "b": 0.3})
+
+    assert (switch.saving, switch.money) == (0, "the same price")
+    assert str(make_switch({"a": 1}, {"a": 1}, {"a": 1.0}).to_json()["saving"]) == "0.0"
+    assert make_switch({"a": 3}, {"b": 1}, {"a": 0.1, "b": 0.2}).money == "0.1 $/h less"
+    assert make_switch({"a": 1}, {"b": 1}, {"a": 0.1, "b": 0.3}).money == "0.2 $/h more"
+
+
 def test_a_plan_beside_the_pool_that_runs() -> None:
     """The file's instances are compared with the chosen pool."""
     scenario = Scenario(

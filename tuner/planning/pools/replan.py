@@ -114,9 +114,8 @@ class PoolDecision:
             return f"the pool can stay: {self.reason}"
         switch = self.switch
         gain = f"{self.gain:+.0%} requests/s" if math.isfinite(self.gain) else "the first in time"
-        money = f"{abs(switch.saving):.3g} $/h {'less' if switch.saving > 0 else 'more'}"
         return (
-            f"another pool is advised: {switch.text} ({gain}, {money}; "
+            f"another pool is advised: {switch.text} ({gain}, {switch.money}; "
             f"the switch takes {switch.seconds:.0f} s and costs {switch.cost:.2g} $); {self.reason}"
         )
 

@@ -50,6 +50,13 @@ class Switch:
         return self.cost / self.saving * 3600 if self.saving > 0 else float("inf")
 
     @property
+    def money(self) -> str:
+        """The difference in price in words."""
+        if not self.saving:
+            return "the same price"
+        return f"{abs(self.saving):.4g} $/h {'less' if self.saving > 0 else 'more'}"
+
+    @property
     def text(self) -> str:
         """The steps in words."""
         parts = [
@@ -87,7 +94,8 @@ def make_switch(
         stop=stop,
         seconds=seconds if start else 0.0,
         cost=sum(count * price[name] for name, count in start.items()) * seconds / 3600,
-        saving=-sum(count * price[name] for name, count in change.items()),
+        # Rounded, as 3 x 0.1 is not 0.3; and nothing is 0.0 rather than -0.0.
+        saving=round(sum(-count * price[name] for name, count in change.items()), 9) + 0.0,
     )
 
 
@@ -114,10 +122,8 @@ class Running:
             return "That is the pool of the file."
         gain = f"{self.gain:+.0%}" if math.isfinite(self.gain) else "more than nothing"
         what = "bound" if self.simulated is None else "goodput"
-        saving = self.switch.saving
-        money = f"{abs(saving):.4g} $/h {'less' if saving > 0 else 'more'}" if saving else "the same price"
         return (
-            f"Against the {_listed(self.counts)} of the file: {what} {gain}, {money}. "
+            f"Against the {_listed(self.counts)} of the file: {what} {gain}, {self.switch.money}. "
             f"To switch, {self.switch.text}: {self.switch.seconds:.0f} s and {self.switch.cost:.2g} $."
         )
 
