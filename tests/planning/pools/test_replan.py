@@ -381,6 +381,17 @@ def test_pools_of_one_price_cost_the_same() -> None:
     assert make_switch({"a": 1}, {"b": 1}, {"a": 0.1, "b": 0.3}).money == "0.2 $/h more"
 
 
+def test_a_pool_may_be_switched_before_any_request_is_seen() -> None:
+    """By hand, say; what the pool was planned for is known as before."""
+    watch = planner()
+    watch.switched({"g4dn.xlarge": 2}, 10.0)
+
+    decision = watch.decide(pass_by(watch, PAPER, 20.0, 1500, start=100.0))
+
+    assert watch.pool == {"g4dn.xlarge": 2}
+    assert not decision.changed
+
+
 def test_a_plan_beside_the_pool_that_runs() -> None:
     """The file's instances are compared with the chosen pool."""
     scenario = Scenario(

@@ -221,7 +221,8 @@ class Replanner:
         """Note that another pool runs from now on, s."""
         self._pool = self._checked(pool)
         self._switched_at = now
-        self._planned = self._sizes(self._has_changed())
+        if len(self._monitor):
+            self._planned = self._sizes(self._has_changed())
 
     def clock_restarted(self) -> None:
         """Forget all times, because those from now on are of another clock; the sizes stay."""
