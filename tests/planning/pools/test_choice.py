@@ -103,6 +103,15 @@ def test_the_homogeneous_pool_is_no_larger_than_what_is_offered() -> None:
     assert [best_homogeneous(one[0], np.array([most]), one[1], one[2]).instances for most in (9, 2)] == [3, 2]
 
 
+def test_a_type_of_which_there_are_no_more_is_not_scaled_up() -> None:
+    """One instance for 0.1 $/h is not the best pool for 10 $/h, however much a hundred would serve."""
+    price, rate = np.array([0.1, 1.0]), np.array([10.0, 50.0])
+
+    found = best_homogeneous(price, np.array([1, 9]), rate, 10.0)
+
+    assert (found.kind, found.instances, found.rate, found.scaled_rate) == (1, 9, 450.0, 450.0)
+
+
 def test_of_several_base_types_the_one_with_most_throughput_for_the_money_is_taken() -> None:
     """20/s for 0.8 $/h are better than 10/s for 0.5 $/h; what the budget cannot buy is not."""
     price, rate = np.array([0.5, 0.8, 3.0]), np.array([10.0, 20.0, 900.0])

@@ -73,6 +73,14 @@ def test_the_only_pool_is_chosen() -> None:
     assert plan.gain == pytest.approx(1 / 1.5)
 
 
+def test_a_pool_of_all_that_there_is_of_a_type_is_not_scaled_up() -> None:
+    """Three GPU for 3 $/h are all that can be rented of them, whatever else the budget buys."""
+    plan = plan_scenario(scenario(GPU, CPU, budget=4.0))
+
+    assert plan.homogeneous.scaled_rate == plan.homogeneous.rate
+    assert plan.why[-1].endswith(" times that of 3 x gpu, all that there are of it.")
+
+
 def test_useless_types_are_named() -> None:
     """A type that is too slow for the smallest request is not rented."""
     slow = {**CPU, "profile": {"m": {"alpha_ms": 0, "beta_ms": 90}}}

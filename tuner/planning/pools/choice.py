@@ -39,7 +39,7 @@ class Homogeneous(NamedTuple):
     kind: int  # index of the type
     instances: int
     rate: float  # requests/s
-    scaled_rate: float  # requests/s, as if the whole budget were used (section 8.1)
+    scaled_rate: float  # requests/s, as if the whole budget were used, if there is so much (section 8.1)
 
 
 def choose(pools: np.ndarray, order: np.ndarray, base: np.ndarray) -> Choice:
@@ -65,6 +65,8 @@ def best_homogeneous(
 ) -> Homogeneous:
     """Return the best pool of one base type, its throughput scaled up by the part of the budget left over.
 
+    It is not scaled up where no more instances of the type can be rented.
+
     Args:
         price: Of one instance of each type, $/h.   # (T,)
         max_count: Most instances of each type.   # (T,)
@@ -72,6 +74,6 @@ def best_homogeneous(
         budget: $/h; buys at least one instance of a base type.
     """
     count = np.minimum((budget * (1 + 1e-9)) // price, max_count)
-    scaled = np.where(count > 0, base_rate * budget / price, 0.0)
+    scaled = np.where(count > 0, base_rate * np.minimum(budget / price, max_count), 0.0)
     best = int(scaled.argmax())
     return Homogeneous(best, int(count[best]), float(count[best] * base_rate[best]), float(scaled[best]))

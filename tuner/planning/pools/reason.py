@@ -48,7 +48,9 @@ def _gain(plan: PoolPlan) -> str:
     name, instances = plan.offers.names[plan.homogeneous.kind], plan.homogeneous.instances
     if {kind: count for kind, count in plan.chosen.counts.items() if count} == {name: instances}:
         return f"Mixed pools gain nothing here: {instances} x {name} is the best pool of one type, too."
-    return f"The bound is {plan.gain:.2f} times that of {instances} x {name}, scaled up to the whole budget."
+    most = int(plan.offers.max_count[plan.homogeneous.kind])
+    scaled = ", scaled up to the whole budget" if instances < most else ", all that there are of it"
+    return f"The bound is {plan.gain:.2f} times that of {instances} x {name}{scaled}."
 
 
 def _bases(plan: PoolPlan) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tuner.errors import InvalidInput
 from tuner.planning.pools.bound import Terms, auxiliary_limited, bounds, make_terms
+from tuner.planning.pools.catalogue import Offers
 from tuner.planning.pools.ceiling import ceilings, kept_mass
 from tuner.planning.pools.choice import Homogeneous
 from tuner.planning.pools.plan import PlannedPool, PoolPlan
@@ -56,7 +57,7 @@ def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
         chosen=top[0],
         agreed=False,
         alone=False,
-        homogeneous=_homogeneous(trials, offers.price, order.budget),
+        homogeneous=_homogeneous(trials, offers, order.budget),
         tried=trials.tried,
     )
     texts = trial_reasons(plan, kept.largest, len(trials.finalists), (FIRST, LAST))
@@ -88,10 +89,10 @@ def _most_promising(
     )
 
 
-def _homogeneous(trials: Trials, price: np.ndarray, budget: float) -> Homogeneous:
+def _homogeneous(trials: Trials, offers: Offers, budget: float) -> Homogeneous:
     """Return the best pool of one type among the finalists; there is always one."""
     alone = {pool: rate for pool, rate in trials.finalists.items() if np.count_nonzero(pool) == 1}
     pool = max(alone, key=lambda pool: alone[pool])
     kind = int(np.flatnonzero(pool)[0])
-    spent = pool[kind] * float(price[kind])
-    return Homogeneous(kind, pool[kind], alone[pool], alone[pool] * budget / spent)
+    whole = min(budget / float(offers.price[kind]), int(offers.max_count[kind]))  # instances
+    return Homogeneous(kind, pool[kind], alone[pool], alone[pool] * whole / pool[kind])
