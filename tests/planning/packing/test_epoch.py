@@ -302,6 +302,17 @@ def test_what_has_no_place_is_named() -> None:
     assert "at least 120 ms, but has 100 ms" in reasons["slow"].why
 
 
+def test_backends_that_cannot_serve_a_session_are_not_full() -> None:
+    """One has too little memory for the model of what has no place; it stays empty."""
+    backends = [Backend(name="small", memory=100.0), Backend(name="large", memory=2000.0)]
+    loads = [line("a", 600.0, memory=900.0)]
+
+    made = plan(loads, backends)
+
+    assert [backend.name for backend in made.backends] == ["large"]
+    assert [one.why for one in made.unserved] == ["the only backend that can serve it is full"]
+
+
 def test_models_go_where_they_fit() -> None:
     """Small memories are filled first, so that the large one is left for the large model."""
     backends = [Backend(name="large", memory=1000.0), Backend(name="small", memory=100.0)]

@@ -257,10 +257,11 @@ def _count_loaded(planned: Sequence[PlannedBackend], previous: ClusterPlan | Non
 
 def _unserved(groups: Sequence[_Group], index: int, name: str, rate: float) -> Unserved:
     """Say why a session, or a part of its rate, has no place."""
-    if any(group.usable[index] for group in groups):
-        backends = sum(len(group.backends) for group in groups)
-        full = "the only backend is full" if backends == 1 else f"the {backends} backends are full"
-        return Unserved(name=name, rate=rate, why=full)
+    if usable := [group for group in groups if group.usable[index]]:
+        backends = sum(len(group.backends) for group in usable)
+        which = "" if len(usable) == len(groups) else " that can serve it"
+        they = f"the only backend{which} is" if backends == 1 else f"the {backends} backends{which} are"
+        return Unserved(name=name, rate=rate, why=f"{they} full")
     known = [load for group in groups if (load := group.loads[index]) is not None]
     if not any(load.fits for load in known):
         least = min(known, key=lambda load: 2 * float(load.latency[1]) - load.budget)
