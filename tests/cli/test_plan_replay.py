@@ -50,3 +50,6 @@ def test_jobs_that_are_never_in_time_are_an_error_beside_the_rounds_of_the_other
     assert (code, err.count("error:"), "no accelerator serves in time: jobs 1; " in err) == (2, 1, True)
     assert "1 rounds" in out
     assert json.loads(Path("l").read_text())["unserved"] == ["1"]
+    Path("n.csv").write_text("1, a, 20, 64, 0\n")
+    _, _, err = run("plan", "replay", "n.csv", "--models", models, "--accelerators", "2")
+    assert err == "error: n.csv: no accelerator serves in time: jobs 1\n"

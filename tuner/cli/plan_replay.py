@@ -68,9 +68,8 @@ def plan_replay(
     store_json(out, content)
     if never := content["unserved"]:
         listed = ", ".join(never[:SHOWN]) + (f" and {len(never) - SHOWN} others" * (len(never) > SHOWN))
-        raise InvalidInput(
-            str(log), f"no accelerator serves in time: jobs {listed}; the rounds serve the others"
-        )
+        others = "; the rounds serve the others" if len(never) < len(jobs) else ""
+        raise InvalidInput(str(log), f"no accelerator serves in time: jobs {listed}{others}")
 
 
 def _content(rounds: list[Round]) -> dict[str, Any]:
