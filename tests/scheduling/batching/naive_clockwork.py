@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tests.scheduling.twin import Given
 from tuner.scheduling.batching.clockwork import ClockworkOptions
 from tuner.scheduling.cluster import ClusterSpec
-from tuner.scheduling.vocabulary import DISPATCH, DROP, NEVER
+from tuner.scheduling.vocabulary import DISPATCH, DROP, NEVER, TOLERANCE
 
 __all__ = ["NaiveClockwork"]
 
@@ -99,7 +99,8 @@ class NaiveClockwork:
     def expire(self, accelerator: int, session: int, size: int, now: float) -> bool:
         kind = self.spec.kinds[accelerator]
         end = self.start(accelerator, size, now) + self.estimate[kind, session, size]
-        late = [r for r in self.queues[kind, session, size] if r[0] + self.budget(session) < end]
+        budget = self.budget(session)
+        late = [r for r in self.queues[kind, session, size] if r[0] + budget + TOLERANCE < end]
         for (owner, each, other), queue in self.queues.items():
             if (owner, each) == (kind, session) and other >= size:
                 queue[:] = [request for request in queue if request not in late]

@@ -13,7 +13,7 @@ from tests.scheduling.twin import assert_twin
 from tuner.errors import InvalidInput
 from tuner.scheduling.batching.clockwork import ClockworkOptions, build
 from tuner.scheduling.catalogue import set_beliefs
-from tuner.scheduling.cluster import ClusterSpec, Delays
+from tuner.scheduling.cluster import ClusterSpec, Delays, SessionSpec
 from tuner.scheduling.scheduler import Dispatch, Drop, Scheduler
 from tuner.testing.driver import drive
 
@@ -104,6 +104,20 @@ def test_margin_and_delays() -> None:
     )
 
     assert [list(trace.dropped) for trace in (served, late, early)] == [[], [1], [1]]
+
+
+def test_a_batch_that_ends_exactly_in_time_is_served() -> None:
+    """However its sums are rounded: session 1 waits 70 ms for session 0, and has 100 ms for its own 30."""
+    first, second = (np.array([[0.0, seconds]]) for seconds in (0.07, 0.03))
+    sessions = [
+        SessionSpec(name="a", slo=1.0, latency=first),
+        SessionSpec(name="b", slo=0.1, latency=second),
+    ]
+    policy = build(ClusterSpec(sessions=sessions, kinds=[0]), AT_ONCE)
+
+    trace = drive(policy, [(0.12 * number, own, 0) for number in range(300) for own in (0, 1)])
+
+    assert trace.dropped == {}
 
 
 def test_data_is_waited_for() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from tuner._jit import njit_flat
 from tuner.scheduling.requests import deadline, drop
 from tuner.scheduling.tournament import key_of, set_key
-from tuner.scheduling.vocabulary import Cluster
+from tuner.scheduling.vocabulary import TOLERANCE, Cluster
 
 __all__ = [
     "Clockwork",
@@ -109,7 +109,7 @@ def expire(policy: Clockwork, accelerator: int, session: int, index: int, now: f
         earliest_start(policy, accelerator, policy.sizes[index], now) + policy.estimate[kind, session, index]
     )
     head = policy.heads[kind, session, index]
-    while head < cluster.queues[session].tail and deadline(cluster, session, head) < end:
+    while head < cluster.queues[session].tail and deadline(cluster, session, head) + TOLERANCE < end:
         head += 1
     gone = head - policy.heads[kind, session, index]
     if gone:
