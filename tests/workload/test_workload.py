@@ -93,6 +93,8 @@ def test_bursts_come_at_equal_intervals() -> None:
 
     assert np.flatnonzero(found > 100).tolist() == [5, 6, 15, 16, 25, 26, 35, 36]
     assert (rates("burst:high=3,every=0.25,length=0.01", 8) > 100).sum() == 4
+    assert np.flatnonzero(rates("burst", 25) > 100).tolist() == [2, 7, 12, 17, 22]
+    assert np.flatnonzero(rates("burst", 45) > 100).tolist() == [4, 5, 13, 14, 22, 23, 31, 32, 40, 41]
 
 
 def test_wikipedia_has_days_and_nights() -> None:

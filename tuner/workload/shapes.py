@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tuner.rounding import ROUNDING
 from tuner.workload.workload import LEAST, Workload, middles, parameter
 
 __all__ = ["Burst", "Constant", "Ramp", "Step"]
@@ -68,7 +69,8 @@ class Burst(Workload):
     length: float = parameter(0.04, "of a burst, as a share of the episode", most=1)
 
     def relative(self, windows: int, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002, D102
-        # Where bursts are shorter than a window, those which begin in it count, so that none gets lost.
-        since = np.mod(middles(windows) - self.every / 2, self.every)
-        inside = since < max(self.length, 1.0 / windows)
-        return np.where(inside & (middles(windows) >= self.every / 2), self.high, 1.0)
+        # Where bursts are shorter than a window, those which begin in it count, so that none gets lost; nor
+        # does one that begins in the very middle of a window, by rounding.
+        passed = middles(windows) - self.every / 2 + ROUNDING  # since the first burst began
+        inside = np.mod(passed, self.every) < max(self.length, 1.0 / windows)
+        return np.where(inside & (passed >= 0), self.high, 1.0)
