@@ -50,6 +50,16 @@ def test_it_prints_as_the_spec_that_makes_it(tmp_path: Path) -> None:
     assert workload(f"trace:{path},burstiness=1", 5.0).burstiness == 1
 
 
+def test_a_burstiness_of_next_to_nothing_is_refused(tmp_path: Path) -> None:
+    """As for all workloads: millions of requests would come at one instant; 0 is that of the trace."""
+    path = tmp_path / "trace.csv"
+    path.write_text("".join(f"{s}\n" for s in SECONDS))
+
+    with pytest.raises(InvalidInput, match=r"burstiness=1e-09 is not between 0\.001 and inf"):
+        workload(f"trace:{path},burstiness=1e-9", 5.0)
+    assert workload(f"trace:{path},burstiness=0", 5.0) == workload(f"trace:{path}", 5.0)
+
+
 @pytest.mark.parametrize("digits", [0, 1, 6])
 def test_rounded_times_are_no_bursts(tmp_path: Path, digits: int) -> None:
     """A log in whole seconds, of clients that know nothing of each other; windows are shorter than that."""

@@ -51,7 +51,7 @@ class Recorded(Workload):
     file: Path
     """The trace."""
     burstiness: float = parameter(
-        0.0, "shape of the gamma distributed gaps; 0: as in the trace, slow changes left out"
+        0.0, "shape of the gamma distributed gaps; 0: as in the trace, slow changes left out", least=0.001
     )
     _seconds: np.ndarray = dataclasses.field(init=False, compare=False, repr=False)
     """When its requests came, from 0 on.   # (n,) s"""
