@@ -127,6 +127,15 @@ def test_no_rate_and_every_rate() -> None:
     assert everything.rate > 10 * capacity(scenario())
 
 
+def test_a_search_that_begins_far_beyond_the_capacity_goes_down() -> None:
+    """As near the goodput of another seed, where every rate was good; the first rates are no result."""
+    made = scenario()
+
+    found = goodput(made, run=Curve(500.0), near=40 * capacity(made) / made.total_rate)
+
+    assert found.rate == pytest.approx(500 / 0.99, rel=0.005)
+
+
 def test_no_accelerator_that_is_there_meets_the_slo() -> None:
     """Another kind would: there is no good rate; tried is what two accelerators execute one by one."""
     profiles = {"fast": {"profile_ms": [5]}, "slow": {"profile_ms": [50]}}

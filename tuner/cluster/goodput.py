@@ -381,6 +381,6 @@ def bracket(
             return 0.0, tried
         if is_good(multiplier) != rising:
             return (tried, multiplier) if rising else (multiplier, tried)
-        if multiplier > MOST * full / (1 - limit):
+        if rising and multiplier > MOST * full / (1 - limit):
             return multiplier, multiplier
         factor = min(factor * factor, MOST)
