@@ -361,6 +361,19 @@ def test_what_nothing_reads_is_refused(tmp_path: Path, head: str, said: str) -> 
     assert scenario(margin=1.1).margin == 1.1
 
 
+def test_the_memory_of_a_model_that_nothing_reads_is_refused(tmp_path: Path) -> None:
+    """As that of accelerators; with a planner it is read."""
+    path = tmp_path / "cluster.yaml"
+    line = "{name: a, alpha_ms: 1, beta_ms: 5, slo_ms: 25, rate: 100, memory_mib: 400}"
+    rest = f"accelerators: 2\nsessions:\n  - {line}\n"
+
+    path.write_text(f"policy: nexus\n{rest}")
+    with pytest.raises(InvalidInput, match=r"line 4: sessions\[0\]\.memory_mib: only a `planner` reads it"):
+        load_yaml(path, Scenario)
+    path.write_text(f"planner: nexus\n{rest}")
+    assert load_yaml(path, Scenario).sessions[0].memory_mib == 400
+
+
 def test_what_a_simulation_lacks_is_said() -> None:
     """A scenario made in Python may be incomplete; whoever simulates it gets the error."""
     session = {"name": "a", **LINE, "slo_ms": 25}

@@ -111,7 +111,7 @@ def sizes_problem(policy: str) -> str:
 
 
 def unread_mistakes(
-    planner: str | None, given: Collection[str], options: Mapping[str, Any]
+    planner: str | None, given: Collection[str], options: Mapping[str, Any], sessions: Sequence[Session]
 ) -> list[InitErrorDetails]:
     """Return the fields and options that the file gives, and its planner, or a simulation without, ignores.
 
@@ -119,10 +119,14 @@ def unread_mistakes(
         planner: Of the scenario.
         given: The names of the fields that the file has.
         options: Of the policy.
+        sessions: Of the scenario.
     """
     if planner is None:
         problem = "only a `planner` reads it, and there is none; leave it out, or write planner: nexus"
-        return [mistake(problem, name) for name in PLANNER_FIELDS if name in given]
+        places: list[tuple[str | int, ...]] = [(name,) for name in PLANNER_FIELDS if name in given]
+        sized = [index for index, session in enumerate(sessions) if "memory_mib" in session.model_fields_set]
+        places += [("sessions", index, "memory_mib") for index in sized]
+        return [mistake(problem, *place) for place in places]
     if planner == "symphony":
         problem = "symphony plans for the requests that come, without a margin; leave it out"
         return [mistake(problem, "margin")] if "margin" in given else []

@@ -94,7 +94,8 @@ class Scenario(Form):
         """Check a file for what its command needs and reads, so that a mistake is reported with its line."""
         if use_of(info) not in ("simulate", "goodput"):
             return self
-        _refuse(self._missing() + unread_mistakes(self.planner, self.model_fields_set, self.options))
+        unread = unread_mistakes(self.planner, self.model_fields_set, self.options, self.sessions)
+        _refuse(self._missing() + unread)
         try:
             self.make_policy()
         except InvalidInput as error:
