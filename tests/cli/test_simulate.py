@@ -368,3 +368,19 @@ def test_a_planner_plans_again_every_epoch(run: Run) -> None:
     desired = stored["desired_accelerators"]
     assert f'servetune_desired_accelerators{{cluster="e"}} {desired}' in Path("e.prom").read_text()
     assert run("simulate", "e.yaml", "--trace", "t.json")[0] == 2
+
+
+def test_what_speaks_against_a_result_is_noted_with_a_planner_too(run: Run) -> None:
+    """A trace of 3 s of the 2 that are simulated, and few requests."""
+    Path("times.txt").write_text("".join(f"{0.1 * number:.1f}\n" for number in range(31)))
+    Path("e.yaml").write_text(
+        "planner: symphony\naccelerators: 1\nseconds: 2\nwarmup_seconds: 0\nsessions:\n"
+        "  - {name: a, alpha_ms: 2, beta_ms: 10, slo_ms: 100, arrival: 'trace:times.txt'}\n"
+    )
+
+    code, out, _ = run("simulate", "e.yaml")
+
+    assert code == 0
+    printed = " ".join(out.split())
+    assert "only 20 requests of a were simulated" in printed
+    assert "the trace of a lasts 3 s, and 2 s are simulated: the rest plays no part" in printed

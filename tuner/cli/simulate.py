@@ -128,7 +128,8 @@ def _simulate_epochs(
     scenario: Scenario, console: Console, out: Path | None, metrics: Path | None, name: str
 ) -> None:
     """Simulate a cluster of that name under a planner, and show each of its intervals."""
-    from tuner.cli.console import make_progress
+    from tuner.cli.console import make_progress, print_notes
+    from tuner.cluster.confidence import doubts
     from tuner.cluster.epochs import simulate_epochs
 
     with make_progress(console) as progress:
@@ -136,6 +137,7 @@ def _simulate_epochs(
         run = simulate_epochs(
             scenario, progress=lambda share: progress.update(task, completed=int(100 * share))
         )
+    print_notes(console, doubts(scenario, run.outcome))
     console.print(epochs_table(run))
     console.print(outcome_table(scenario, run.outcome))
     content = outcome_json(scenario, run.outcome) | {"planner": scenario.planner} | run.to_json()
