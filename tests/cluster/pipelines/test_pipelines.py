@@ -134,6 +134,8 @@ def test_rules_of_the_form() -> None:
         scenario(CHAIN, policy="nexus", options={"rates": [1.0, 1.0]})
     with pytest.raises(ValueError, match="there is no 'kairos' for queries"):
         scenario(CHAIN, policy="kairos")
+    with pytest.raises(ValueError, match=r"greater than or equal to 0\.000001"):
+        scenario(CHAIN, seconds=1e-17, warmup_seconds=1.0)
     with pytest.raises(ValueError, match="requests"):
         simulate_pipeline(
             scenario([{**CHAIN[0], "next": [{"stage": "read", "gamma": 1e6}]}, CHAIN[1]], rate=0.01)

@@ -12,6 +12,7 @@ from pydantic import model_validator as check_model
 
 from tuner.cluster.pipelines.state import PipelineSpec, StageSpec
 from tuner.cluster.requests import CHUNK, RequestStream
+from tuner.cluster.scenario.form import SHORTEST
 from tuner.cluster.scenario.options import check_policy, make_options, option_names
 from tuner.cluster.scenario.scenario import endless
 from tuner.cluster.scenario.session import Arrival, Count, Rate, Session, check_rate_fits
@@ -65,7 +66,7 @@ class PipelineScenario(StrictPart):
     """From the end of a batch to the arrival at the next stage."""
     noise: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     """Standard deviation of execution times, relative to the profile."""
-    seconds: Annotated[Positive, Field(le=1e6)] = 10.0
+    seconds: Annotated[float, Field(strict=True, ge=SHORTEST, le=1e6)] = 10.0
     warmup_seconds: Annotated[NotNegative, Field(le=1e6)] = 1.0
     seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0
 

@@ -25,13 +25,15 @@ from tuner.planning.pools.catalogue import InstanceType
 from tuner.scheduling.catalogue import policy_names
 from tuner.scheduling.presets import PRESETS, written_out
 
-__all__ = ["PAPER", "PLANNERS", "Form", "use_of"]
+__all__ = ["PAPER", "PLANNERS", "SHORTEST", "Form", "use_of"]
 
 MOST_SESSIONS = 20_000
 """Copies counted; each takes about 80 KB."""
 MOST_ACCELERATORS = 1_000_000
 MOST_BUDGET = 1e9
 """$/h; more is taken for a mistake."""
+SHORTEST = 1e-6
+"""s; of much less nothing is left beside the time of the warm-up, and epochs would never come to an end."""
 LONGEST = 1e7
 """s; over longer times a time in seconds is not exact to a nanosecond."""
 PLANNERS = {"nexus": "nexus", "oblivious": "nexus", "symphony": "symphony"}
@@ -55,7 +57,7 @@ class Form(StrictPart):
 
     planner: str | None = None
     """Instead of a policy: who plans each epoch, one of ``PLANNERS``; ``accelerators`` are then the most."""
-    epoch_s: Annotated[Positive, Field(le=LONGEST)] = 30.0
+    epoch_s: Annotated[float, Field(strict=True, ge=SHORTEST, le=LONGEST)] = 30.0
     """Length of an epoch, of which the planner makes the next plan."""
     load_s: Annotated[NotNegative, Field(le=1e5)] = 0.5
     """How long an accelerator loads a model, and executes nothing."""
@@ -95,7 +97,7 @@ class Form(StrictPart):
     """Each request is received by one of them, at random."""
     noise: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     """Standard deviation of execution times, relative to the profile."""
-    seconds: Annotated[Positive, Field(le=LONGEST)] = 10.0
+    seconds: Annotated[float, Field(strict=True, ge=SHORTEST, le=LONGEST)] = 10.0
     """How long is measured, after the warm-up."""
     warmup_seconds: Annotated[NotNegative, Field(le=LONGEST)] = 1.0
     """How long the load runs before; schedules and traces begin with it."""
