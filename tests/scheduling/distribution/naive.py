@@ -61,7 +61,7 @@ class Base:
     def base(self, session: int) -> list[int]:
         """The instances that keep the SLO at the largest size, with the way there; else the fastest."""
         times = {i: self.largest(i, session) for i in range(len(self.spec.kinds))}
-        kept = [i for i, time in times.items() if time + self.travel <= self.budget(session)]
+        kept = [i for i, time in times.items() if time + self.travel <= self.budget(session) + TOLERANCE]
         return kept or [i for i, time in times.items() if time == min(times.values())]
 
     def send(self, request: Request, instance: int) -> None:
@@ -104,7 +104,7 @@ class Kairos(Base):
             least = min(
                 float(self.spec.sessions[request.session].latency[kind, request.items]) for kind in kinds
             )
-            if self.now - request.arrival + self.travel + least > self.budget(request.session):
+            if self.now - request.arrival + self.travel + least > self.budget(request.session) + TOLERANCE:
                 self.waiting.remove(request)
                 self.commands.append(Given(DROP, request.session, (request.number,)))
         return len(self.waiting) < before
@@ -240,7 +240,7 @@ class Oracle(Base):
                 q
                 for q in self.waiting
                 if instance not in self.base(q.session)
-                and self.travel + self.latency(instance, q) <= self.budget(q.session)
+                and self.travel + self.latency(instance, q) <= self.budget(q.session) + TOLERANCE
             ]
             if base:
                 ends = [max((q for q in base if q.session == s), key=self.size) for s in self.sessions(base)]

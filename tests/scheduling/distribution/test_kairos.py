@@ -128,6 +128,20 @@ def test_however_many_requests_are_lost_none_of_them_is_sent(burst: int) -> None
     assert trace.ended == {0: 0.009, burst: pytest.approx(0.0185)}
 
 
+def test_a_request_that_can_end_exactly_in_time_is_not_refused() -> None:
+    """However its sums are rounded: session 1 waits 50 ms for session 0, and has 80 ms for its own 30."""
+    sessions = [
+        SessionSpec(name=name, slo=slo, latency=np.array([[0.0, seconds]]))
+        for name, slo, seconds in (("a", 1.0, 0.07), ("b", 0.08, 0.03))
+    ]
+    options = options_of("kairos")(learn=False, refuse=True)
+    policy = build_policy("kairos", ClusterSpec(sessions=sessions, kinds=[0]), options)
+
+    trace = drive(policy, [(0.12 * n + 0.02 * own, own, 0) for n in range(300) for own in (0, 1)])
+
+    assert trace.dropped == {}
+
+
 @pytest.mark.parametrize(("now", "left"), [(0.03, 0.03), (0.1, 0.0)])
 def test_a_pair_takes_what_is_left_and_the_way_there(now: float, left: float) -> None:
     """Eq. 2: the request that was sent at 0 ends at 60 ms, 10 on the way; what is overdue ends now."""

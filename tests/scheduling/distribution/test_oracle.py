@@ -34,3 +34,19 @@ def test_an_instance_that_the_way_makes_late_at_the_largest_size_is_no_base() ->
     trace = drive(build(spec), [(0.0, 0, 0)] * 4, items=[5, 9, 4, 6])
 
     assert [(now, c.accelerator, c.items) for now, c in trace.batches[:2]] == [(0.0, 1, 9), (0.0, 0, 4)]
+
+
+def test_what_ends_exactly_in_time_does_so_however_its_sums_are_rounded() -> None:
+    """0.01 + 0.02 + 0.07 s are 0.12 - 0.02, and a little more in floats: one item is for the slow one."""
+    delays = Delays(control=0.01, data=0.02, response=0.02)
+    latency = np.array([[0.0, 0.01, 0.02], [0.0, 0.07, 0.2]])
+    assert 0.01 + 0.02 + 0.07 > 0.12 - 0.02
+
+    def given_to(table: np.ndarray, *items: int) -> dict[int, int]:
+        sessions = [SessionSpec(name="m", slo=0.12, latency=table)]
+        spec = ClusterSpec(sessions=sessions, kinds=[0, 1], delays=delays)
+        trace = drive(build(spec), [(0.0, 0, 0)] * len(items), items=items)
+        return {command.accelerator: command.items for now, command in trace.batches if now == 0}
+
+    assert given_to(latency, 1, 2) == {0: 2, 1: 1}
+    assert given_to(latency[:, :2], 1, 1) == {0: 1, 1: 1}

@@ -48,7 +48,7 @@ from tuner.scheduling.distribution.pool import (
 from tuner.scheduling.distribution.predictor import Predictor, believed, learn_last, make_predictor, spread
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import arrival_of, begin, items_of
-from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
+from tuner.scheduling.vocabulary import NEVER, OK, TOLERANCE, Cluster, records
 
 __all__ = ["Kairos", "KairosOptions", "build", "derive"]
 
@@ -270,7 +270,7 @@ def _refuse(policy: Kairos, count: int) -> bool:
         for kind in range(policy.times.size):
             least = min(least, believed(policy, kind, queue, items_of(cluster, queue, position)))
         waited = cluster.board[0].now - arrival_of(cluster, queue, position)
-        if waited + travel(cluster) + least > cluster.sessions[queue].budget:
+        if waited + travel(cluster) + least > cluster.sessions[queue].budget + TOLERANCE:
             refuse_request(cluster, policy.pool, queue, position)
             refused = True
     return refused

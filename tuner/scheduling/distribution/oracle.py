@@ -29,7 +29,7 @@ from tuner.scheduling.distribution.pool import (
 )
 from tuner.scheduling.policy import Functions, register
 from tuner.scheduling.requests import begin, items_of, move_forward
-from tuner.scheduling.vocabulary import NEVER, OK, Cluster
+from tuner.scheduling.vocabulary import NEVER, OK, TOLERANCE, Cluster
 
 __all__ = ["Oracle", "build"]
 
@@ -91,7 +91,8 @@ def _serve(policy: Oracle, accelerator: int) -> None:
                 largest, longest = queue, time
         else:
             time = cluster.latency[kind, queue, items_of(cluster, queue, head)]
-            if travel(cluster) + time <= cluster.sessions[queue].budget and time < shortest:
+            latest = cluster.sessions[queue].budget + TOLERANCE
+            if travel(cluster) + time <= latest and time < shortest:
                 smallest, shortest = queue, time
     if largest >= 0:
         _send(policy, largest, accelerator, True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tuner._jit import njit_flat, njit_inline
 from tuner.scheduling.requests import arrival_of, begin, dispatch_alone, drop, items_of, move_forward, push
-from tuner.scheduling.vocabulary import NEVER, OK, Cluster, records
+from tuner.scheduling.vocabulary import NEVER, OK, TOLERANCE, Cluster, records
 
 __all__ = [
     "Pool",
@@ -81,7 +81,7 @@ def base_instances(cluster: Cluster) -> np.ndarray:
     One meets the SLO at the largest size, with the way there. If none does, the fastest are taken for such.
     """
     time, board = _largest_times(cluster), cluster.board[0]
-    base = time + (board.d_control + board.d_data) <= cluster.sessions["budget"]
+    base = time + (board.d_control + board.d_data) <= cluster.sessions["budget"] + TOLERANCE
     return np.asarray(np.where(base.any(axis=0), base, time == time.min(axis=0)))
 
 
