@@ -89,6 +89,19 @@ def test_every_session_keeps_an_accelerator_that_can_serve_it(kinds: tuple[str, 
     assert run.outcome.sessions[0].bad_rate < 0.05
 
 
+@pytest.mark.compiled
+def test_no_batch_waits_for_a_kind_of_which_none_is_in_use() -> None:
+    """Three slow accelerators are enough for the load, and then are in use without the fast one."""
+    groups = [{"kind": "t4", "count": 9}, {"kind": "a100", "count": 1}]
+    sessions = [_on_kinds("a", 800.0, {"t4": (2.0, 10.0), "a100": (0.5, 3.0)})]
+    made = scenario(planner="symphony", accelerators=groups, sessions=sessions, epoch_s=10.0, seconds=20.0)
+
+    first, second = simulate_epochs(made).records
+
+    assert (first.accelerators, second.accelerators) == (10, 3)
+    assert second.bad < 0.01 * second.requests
+
+
 def _on_kinds(name: str, rate: float, lines: dict[str, tuple[float, float]]) -> Session:
     """A session with an SLO of 50 ms, and a line of execution times (ms) for each kind."""
     profiles = {kind: {"alpha_ms": alpha, "beta_ms": beta} for kind, (alpha, beta) in lines.items()}

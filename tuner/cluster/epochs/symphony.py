@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import numpy as np
+
 from tuner.cluster.epochs.record import EpochRecord, Observed
 from tuner.cluster.scenario import Scenario
 from tuner.cluster.simulation import Simulation
@@ -45,6 +47,8 @@ class SymphonyEpochs:
         policy = self.simulation.policy
         self._order, least = _in_order(policy.cluster, policy.fleet)
         self._used = self._order
+        # (K, M, B+1) s; no rows if all accelerators are of one kind
+        self._latency = policy.cluster.latency[: len(policy.fleet.of_kind)].copy()
         self._rule = ScalingRule(least=least, most=UNLIMITED if fixed else self._count)
         self.simulation.measure(0.0, scenario.interval.end)
 
@@ -68,6 +72,7 @@ class SymphonyEpochs:
             unpark(policy.cluster, policy.fleet, accelerator)
         used = {*self._used, *new}
         self._used = [one for one in self._order if one in used]
+        self._offer_kinds()
         self._epoch = None
 
     def end_interval(self, seen: Observed, epoch_ended: bool) -> EpochRecord:
@@ -109,6 +114,14 @@ class SymphonyEpochs:
             if place < desired or not park(policy.cluster, policy.fleet, accelerator):
                 kept.append(accelerator)
         self._used = kept
+        self._offer_kinds()
+
+    def _offer_kinds(self) -> None:
+        """Let no batch be planned for a kind of which no accelerator is in use: it would never be sent."""
+        cluster = self.simulation.policy.cluster
+        used = set(cluster.accelerators["kind"][self._used].tolist())
+        for kind, latency in enumerate(self._latency):
+            cluster.latency[kind, :, 1:] = latency[:, 1:] if kind in used else np.inf
 
 
 def _in_order(cluster: Cluster, fleet: Fleet) -> tuple[list[int], int]:
