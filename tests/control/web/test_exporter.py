@@ -196,6 +196,20 @@ def test_an_outage_asks_for_no_number_of_servers(phase: str) -> None:
     assert "servetune_desired_accelerators{" not in page(phase)
 
 
+def test_advice_that_nobody_gives_any_more_is_not_exported() -> None:
+    """The file has no plan for the target any more, or the target was started anew and knows none yet."""
+    exporter = Exporter()
+    config = TargetConfig(name="a", url="sim://mlp", slo="p95=30ms")  # type: ignore[arg-type]
+    latest = SimpleNamespace(gain=0.5, switch=SimpleNamespace(cost=0.1), pool={"r5n.large": 1})
+
+    def page(advisor: object) -> str:
+        worker = SimpleNamespace(config=config, phase="running", advisor=advisor)
+        return exporter.page({"a": worker}, {}).decode()  # type: ignore[dict-item]
+
+    assert page(SimpleNamespace(latest=latest)).count("\nservetune_advised_") == 3
+    assert "\nservetune_advised_" not in page(None)
+
+
 def test_changes_that_fail_for_good_are_told_for_good() -> None:
     """The circuit breaker tries ever fewer: how many failed within an hour soon says nothing."""
     exporter, memory, told = Exporter(), Memory(GuardLimits(), broken=1.0), []

@@ -126,7 +126,8 @@ class Exporter:
                 self._judged.pop(gone, None)
             self._known = set(targets)
             # Modes, objectives and pools may have changed.
-            for metric in (metrics.info, metrics.slo, metrics.pool):
+            pools = (metrics.pool, metrics.pool_gain, metrics.pool_cost)
+            for metric in (metrics.info, metrics.slo, *pools):
                 metric.clear()
             for name, target in targets.items():
                 config = target.config
