@@ -79,6 +79,25 @@ def test_no_message_forges_another() -> None:
     assert [line for line in others if not line.startswith("  ")] == [others[0]]
 
 
+def test_json_has_the_limits_of_text() -> None:
+    """A message is not endless, and the words of a server in a traceback command no terminal."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    log = logging.Logger("x")
+    log.addHandler(handler)
+
+    log.info("y" * 100_000)
+    try:
+        raise ValueError("it said \x9b1mred")
+    except ValueError:
+        log.exception("unexpected")
+
+    long, unexpected = map(json.loads, stream.getvalue().splitlines())
+    assert long["message"] == "y" * 4000
+    assert unexpected["exception"].endswith("ValueError: it said 1mred")
+
+
 @pytest.fixture
 def verbose() -> Iterator[io.StringIO]:
     """What a daemon writes that logs JSON, and also windows after which nothing was changed."""

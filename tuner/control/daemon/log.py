@@ -44,9 +44,10 @@ class JsonLines(logging.Formatter):
         }
         if target := target_of(record):
             line["target"] = target
-        line["message"] = printable(str(getattr(record, "sentence", "") or record.getMessage()))
+        message = str(getattr(record, "sentence", "") or record.getMessage())
+        line["message"] = printable(message)[:LONGEST]
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = printable(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)
 
 
