@@ -94,6 +94,19 @@ def test_the_change_that_led_to_what_runs_is_rolled_back(store: Store) -> None:
         rolled_back(configuration(16))
 
 
+def test_a_change_is_rolled_back_also_where_a_knob_was_added_since(store: Store) -> None:
+    """Of that nothing was changed, and it stays as it runs."""
+    fewer = KnobSpace(SPACE.knobs[:2])
+    ran, runs = (Configuration(max_batch_size=size, max_queue_delay=0.0) for size in (2.0, 4.0))
+    target = store.target("b", "sim://other", fewer, ran).id
+    change = record(Apply(configuration=runs, reason="because"), outcome="decided")
+    store.changed(store.decided(target, change, state(ran), kept=True), "applied", runs)
+
+    store.target("b", "sim://other", SPACE, runs.replace(instances=2.0))
+
+    assert roll_back(store, "b") == ran.replace(instances=2.0)
+
+
 def test_a_rollback_ends_a_pin_in_one_transaction(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the command was killed between two, the server went back, and then to the pin again."""
     change = record(Apply(configuration=BETTER, reason="because"), outcome="decided")

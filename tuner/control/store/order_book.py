@@ -246,7 +246,11 @@ def _before(store: Store, target: sqlite3.Row) -> Configuration | None:
     with store.parsing_rows():
         knobs, running = knobs_of(target["knobs"]), configuration_of(target["running"])
         for change in changes:
-            previous, wanted = (configuration_of(change[name]) for name in ("previous", "configuration"))
+            # A knob may have been added since: it has run as it runs now.
+            previous, wanted = (
+                Configuration({**running, **configuration_of(change[name])})
+                for name in ("previous", "configuration")
+            )
             if same(knobs, wanted, running) and not same(knobs, previous, wanted):
                 return previous
     return None
