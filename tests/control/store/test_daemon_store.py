@@ -16,7 +16,7 @@ from tuner.control.decide.orders import Orders
 from tuner.control.store import daemon_store
 from tuner.control.store.daemon_store import DaemonStore
 from tuner.control.store.lock import locked_store
-from tuner.control.store.order_book import orders_of, pause, pin, resume
+from tuner.control.store.order_book import orders_of, pause, pin, resume, unpin
 from tuner.control.store.schema import VERSION
 from tuner.control.store.store import Store
 from tuner.errors import InvalidInput, StorageError, Unavailable
@@ -207,6 +207,26 @@ def test_targets_whose_orders_are_lost_start_paused(path: Path, lost: Callable[[
 
     assert any("all targets are paused" in sentence for sentence in daemon.said)
     assert again.said == []
+
+
+def test_orders_that_stand_are_taken_back_before_the_server_answers(path: Path) -> None:
+    """The log says `tuner resume NAME`, and the server is away: the new store knows the name alone."""
+    with life(path) as daemon, daemon.opened():
+        pass
+    path.unlink()
+
+    with life(path) as daemon, daemon.opened() as store:
+        resume(store, "a")
+        unpin(store, "a")
+        assert (orders_of(store, "a"), bool(orders_of(store, "b").paused)) == (Orders(), True)
+        pause(store, "a", "release")
+        with pytest.raises(InvalidInput, match="there is no target 'c'"):
+            resume(store, "c")
+
+        events = [row["sentence"] for row in store.rows("SELECT * FROM event WHERE target IS NULL")]
+        assert events[-3:] == ["a: resumed", "a: no longer pinned", "a: paused: release"]
+        store.target("a", "sim://mlp", SPACE, configuration())
+        assert orders_of(store, "a") == Orders(paused="release")
 
 
 @pytest.mark.parametrize("room", ["none", "for the tables alone"])

@@ -171,17 +171,17 @@ def pause(store: Store, name: str, why: str) -> None:
         InvalidInput: There is no such target.
         StorageError: The order cannot be written.
     """
-    target = _target(store, name)["id"]
+    target = _known(store, name)
     word = one_line(why, LONGEST_WORD) or "by the operator"
     _set(store, name, paused=word)
-    store.note(f"paused: {word}", target)
+    _note(store, name, target, f"paused: {word}")
 
 
 def resume(store: Store, name: str) -> None:
     """Order the end of a pause; see :func:`pause` for the errors."""
-    target = _target(store, name)["id"]
+    target = _known(store, name)
     _set(store, name, paused=None)
-    store.note("resumed", target)
+    _note(store, name, target, "resumed")
 
 
 def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> Configuration:
@@ -208,9 +208,9 @@ def pin(store: Store, name: str, changes: Mapping[str, float] | None = None) -> 
 
 def unpin(store: Store, name: str) -> None:
     """Order that the server is tuned again; see :func:`pause` for the errors."""
-    target = _target(store, name)["id"]
+    target = _known(store, name)
     _set(store, name, pinned=None)
-    store.note("no longer pinned", target)
+    _note(store, name, target, "no longer pinned")
 
 
 def roll_back(store: Store, name: str) -> Configuration:
@@ -265,6 +265,22 @@ def _target(store: Store, name: str) -> sqlite3.Row:
             "TARGET", f"there is no target '{name}'", f"there are {', '.join(known) or 'none'}"
         )
     return row
+
+
+def _known(store: Store, name: str) -> int | None:
+    """Return the number of the current target of a name; None where only orders are known under it.
+
+    So it is after the store was lost, until its server answers.
+    """
+    ordered = store.row("SELECT * FROM orders WHERE name = ?", name) is not None
+    if ordered and current_target(store, name) is None:
+        return None
+    return int(_target(store, name)["id"])
+
+
+def _note(store: Store, name: str, target: int | None, sentence: str) -> None:
+    """Store an event about a target."""
+    store.note(sentence if target is not None else f"{name}: {sentence}", target)
 
 
 def _checked(knobs: Sequence[KnobRow], changes: Mapping[str, float]) -> Mapping[str, float]:
