@@ -16,7 +16,7 @@ from tuner.control.daemon.report import WorkerReport
 from tuner.control.daemon.worker import Worker
 from tuner.control.store.order_book import pause, resume
 from tuner.control.store.store import Store
-from tuner.errors import Refused, TimedOut
+from tuner.errors import Refused, TimedOut, Unavailable
 from tuner.knobs import Configuration
 
 BEST = configuration()
@@ -121,6 +121,27 @@ def test_a_life_that_begins_after_the_end(known: Night) -> None:
 
     assert known.bed.running() == configuration(8, 0.002)
     assert len(known.ends) == 1
+
+
+def test_a_life_that_begins_after_the_end_of_one_that_began_on_a_full_disk(
+    known: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That changes may be tried is noted as soon as there is room: there is when something is tried."""
+    note, full = Store.note_tries, [True]
+
+    def once(store: Store, target: int, tries: bool) -> None:
+        if full:
+            full.pop()
+            raise Unavailable("state s.db: database or disk is full")
+        note(store, target, tries)
+
+    monkeypatch.setattr(Store, "note_tries", once)
+    known.live(*TRIED, more=0)
+    assert known.bed.running() != BEST
+
+    known.live("03:05:00", "03:05:03")
+
+    assert known.bed.running() == BEST
 
 
 @pytest.mark.parametrize("mode", ["observe", "recommend"])

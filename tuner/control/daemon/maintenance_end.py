@@ -52,6 +52,7 @@ class MaintenanceEnd:
         self._looks_back = looks_back
         self._say = say
         self._tries = standing.tries  # whether changes may have been tried since the last end
+        self._stored = standing.tries  # what the store says of that
         self._stuck: Configuration | None = None  # what could not be replaced by the best yet
 
     def before_turn(self, driver: Driver) -> bool:
@@ -62,6 +63,7 @@ class MaintenanceEnd:
         turn took too long, after it.
         """
         c, now = self._config, self._now()
+        self._note(tries=self._tries)  # again, where it could not be stored
         if c.mode != "apply" or not c.maintenance:
             self._note(tries=False)
             return False
@@ -105,7 +107,8 @@ class MaintenanceEnd:
 
     def _note(self, *, tries: bool) -> None:
         """Note whether a maintenance window has yet to end with the best configuration."""
-        if tries != self._tries:
-            self._tries = tries
-            with suppress(StorageError):  # a later life, if there is one, knows it less well
+        self._tries = tries
+        if tries != self._stored:
+            with suppress(StorageError):  # the next turn tries it again
                 self._store.note_tries(self._target, tries)
+                self._stored = tries
