@@ -103,3 +103,18 @@ def test_mistakes_are_told(run: Run) -> None:
 
     assert (code, out) == (2, "")
     assert err == "error: bad.yaml line 4: targets[0].slo: 'fast' has no '='; write p95=30ms\n"
+
+
+def test_a_token_that_the_daemon_would_refuse_is_found(run: Run) -> None:
+    """If it is there: the file may be for another machine."""
+    Path("web.yaml").write_text(
+        "http: {token_file: token}\ntargets: [{name: a, url: 'sim://mlp', slo: p95=30ms}]\n"
+    )
+    assert run("check", "web.yaml")[0] == 0
+    Path("token").touch(0o600)
+    Path("token").write_text("short")
+
+    code, out, err = run("check", "web.yaml")
+
+    assert (code, out) == (2, "")
+    assert err.startswith("error: http.token_file token: needs at least 16 ASCII characters; make one with")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ import typer
 from tuner.cli.usage import UserCommand
 
 if TYPE_CHECKING:
-    from tuner.control.daemon.config import Bounds, DaemonConfig, TargetConfig
+    from tuner.control.daemon.config import Bounds, DaemonConfig, HttpSection, TargetConfig
 
 __all__ = ["EXAMPLES", "app"]
 
@@ -51,6 +52,7 @@ def check(
     from tuner.files.yaml_file import load_yaml
 
     config = load_yaml(file, DaemonConfig)
+    _check_token(config.http)
     console = make_console()
     table = make_table(
         None, ["target", "mode", "window", "objective", "knobs (times in s)", "changes allowed"]
@@ -70,6 +72,14 @@ def check(
     if connect:
         _connect(config)
     print(f"{file} is right")
+
+
+def _check_token(http: HttpSection | None) -> None:
+    """Check the token for orders, if it is here: a file may be checked for another machine."""
+    from tuner.web.token import read_token
+
+    if http is not None and http.token_file is not None and os.access(http.token_file, os.R_OK):
+        read_token(http.token_file, None, "http.token_file")
 
 
 def _connect(config: DaemonConfig) -> None:
