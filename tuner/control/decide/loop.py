@@ -241,13 +241,17 @@ class ControlLoop:
 
         Nobody need have seen that: one that begins anew at once, with what somebody has deployed since we
         came, looks as if it was changed by hand. An operator who has paused or pinned the server may have
-        restarted it, and what was seen to be good is put back.
+        restarted it. What was seen to be good is put back, but not for ever: the server may die of it by now.
         """
         memory, good = self.memory, self.last_good
-        blameless = self.orders.standing or (good is not None and self.space.same(lost, good))
-        if memory.probation is not None and not blameless:
-            memory.failed()
-            memory.ban(self.level, self._index(lost))
+        if memory.probation is not None and not self.orders.standing:
+            proven = good is not None and self.space.same(lost, good)
+            memory.lost_in_a_row += proven
+            if not proven or memory.lost_in_a_row >= memory.limits.breaker:
+                memory.failed()
+                memory.ban(self.level, self._index(lost))
+                if proven:
+                    self.last_good = self.incumbent()
         memory.probation = None
 
     def _take_window(self, now: float, m: Measurement) -> None:

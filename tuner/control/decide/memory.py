@@ -106,6 +106,8 @@ class Memory:
         self.windows = 0
         self.failed_changes = 0
         """Changes in a row that failed."""
+        self.lost_in_a_row = 0
+        """How often the last good configuration was lost, and put back, since a usable window."""
         self.breaker_open_for = 0
         """Turns for which the circuit breaker stays open, and no change is tried; 0 while it is closed."""
         self._allowed = limits.budget * HORIZON
@@ -313,3 +315,4 @@ class Memory:
             if judged:
                 record.bans.pop(configuration, None)
             record.banned_in_a_row.pop(configuration, None)
+        self.lost_in_a_row = 0
