@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from tests.builders import SPACE, configuration
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.builders import SPACE, ScriptedAgent, configuration
 from tests.control.drive.driver_bed import FakeClock, FakeServer, away, drive
 from tuner.adapters.backend import ApplyReport
+from tuner.agents.agent import State
 from tuner.knobs import Configuration
 
 
@@ -31,3 +37,38 @@ def test_what_was_good_and_kills_the_server_by_now_is_not_put_back_for_ever() ->
     assert deaths == [configuration(2)] * driver.loop.memory.limits.breaker
     assert server.running == driver.loop.last_good == configuration()
     assert driver.loop.memory.banned(driver.loop.level) == [SPACE.encode(configuration(2))]
+
+
+class Curious(ScriptedAgent):
+    """An agent that always tries something else."""
+
+    def select(self, state: State, allowed: np.ndarray | None = None) -> int:
+        assert allowed is not None
+        return max(int(one) for one in allowed if one != state.configuration)
+
+
+@pytest.mark.parametrize("first", [configuration(), configuration(2)], ids=["as it was", "put back"])
+def test_a_server_that_dies_of_one_change_after_the_other_is_spared(first: Configuration) -> None:
+    """The circuit breaker opens, also where it lives with what is put back after each of its deaths."""
+    server, deaths = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015), list[int]()
+    driver, _ = drive(server, first)
+    driver.step()
+    driver.step()
+    driver.loop.agent = Curious()
+    apply, outcomes = server.apply, list[str]()
+
+    def die(wanted: Configuration) -> ApplyReport:
+        report = apply(wanted)
+        if wanted != first:
+            deaths.append(len(outcomes))
+            away(server, configuration())
+        return report
+
+    server.apply = die  # type: ignore[method-assign]
+    for _ in range(40):
+        outcomes += [driver.step().outcome]
+
+    pauses = [later - earlier for earlier, later in pairwise(deaths)]
+    assert len(deaths) == 5
+    assert pauses[2] > 4 > pauses[1]
+    assert pauses[3] > 9

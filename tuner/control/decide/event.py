@@ -55,6 +55,8 @@ class InForce(NamedTuple):
     """What kind of change it was; None if it is counted already."""
     judged: bool = False
     """Whether earlier windows have judged what runs now: then it needs no probation."""
+    restores: bool = False
+    """Whether what the server had lost was put back."""
 
 
 class Undone(NamedTuple):

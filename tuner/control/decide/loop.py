@@ -207,10 +207,10 @@ class ControlLoop:
         """A change is in force; it is on probation unless it is a rollback, or windows have judged it."""
         memory = self.memory
         if change.cost is not None:
-            memory.changed(change.now, change.cost)
+            memory.changed(change.now, change.cost, restores=change.restores)
         if change.previous is None:
             return
-        probation = Probation(change.previous, memory.failed_requests)
+        probation = Probation(change.previous, memory.failed_requests, change.restores)
         memory.probation = None if change.judged else probation
         if change.back:
             memory.ban(self.level, self._index(change.previous))
@@ -248,7 +248,7 @@ class ControlLoop:
             proven = good is not None and self.space.same(lost, good)
             memory.lost_in_a_row += proven
             if not proven or memory.lost_in_a_row >= memory.limits.breaker:
-                memory.failed()
+                memory.died()
                 memory.ban(self.level, self._index(lost))
                 if proven:
                     self.last_good = self.incumbent()
@@ -316,6 +316,8 @@ class ControlLoop:
         self._learn(m, state)
         good, change = self._best_other(state.level, index), self._change_to_judge(m.configuration)
         failing, broken = self._judge_change(m, change, good) if change is not None else ("", False)
+        if change is not None and not change.restores:
+            memory.deaths = 0  # the server lives with it
         sign = "within" if kept else "breaks"
         self._gather_facts(
             m.configuration,

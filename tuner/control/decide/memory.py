@@ -85,6 +85,8 @@ class Probation(NamedTuple):
     """What the server ran before."""
     failed_requests: FailedRequests
     """In the last usable window before the change."""
+    restores: bool = False
+    """Whether it put back what the server had lost."""
 
 
 class Memory:
@@ -106,6 +108,8 @@ class Memory:
         self.windows = 0
         self.failed_changes = 0
         """Changes in a row that failed."""
+        self.deaths = 0
+        """New changes in a row that the server died of, as far as is known, before a window judged them."""
         self.lost_in_a_row = 0
         """How often the last good configuration was lost, and put back, since a usable window."""
         self.breaker_open_for = 0
@@ -254,10 +258,14 @@ class Memory:
             tried, lost = one.windows <= LITTLE or (new and not one.good), was_good and not one.good
             record.search.add(least, self.spread.deviation, tried=tried and searching, lost=lost)
 
-    def changed(self, now: float, cost: ApplyCost) -> None:
-        """The driver changed the server."""
+    def changed(self, now: float, cost: ApplyCost, *, restores: bool = False) -> None:
+        """The driver changed the server.
+
+        That it has got back what it lost when it died does not say that it bears the next change.
+        """
         self.count_change(now, cost)
-        self.failed_changes = self.breaker_open_for = 0
+        if not (restores and self.deaths >= self.limits.breaker):
+            self.failed_changes = self.breaker_open_for = 0
 
     def count_change(self, now: float, cost: ApplyCost) -> None:
         """Count a change within the hour; times, in s, do not go back."""
@@ -269,6 +277,12 @@ class Memory:
         beyond = self.failed_changes - self.limits.breaker
         if beyond >= 0:
             self.breaker_open_for = min(OPEN * 2**beyond, LONGEST_OPEN)
+
+    def died(self) -> None:
+        """A change failed that had come about: the server died of it, or somebody has undone it at once."""
+        self.deaths += 1
+        self.failed_changes = max(self.failed_changes, self.deaths - 1)
+        self.failed()
 
     def turn_passed(self) -> None:
         """A turn has ended, with or without a window: the circuit breaker counts turns."""

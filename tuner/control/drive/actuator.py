@@ -178,7 +178,9 @@ class Actuator:
         self.applied += report.changed
         cost = report.cost if report.changed else ApplyCost.FREE
         previous = left_behind(self._loop.space, change.previous, change.wanted)
-        self._loop.observe(on.InForce(previous, change.back, self._clock.now(), cost, change.judged))
+        restores = isinstance(decision, Apply) and decision.restores
+        now = self._clock.now()
+        self._loop.observe(on.InForce(previous, change.back, now, cost, change.judged, restores))
         return Outcome("applied", report=report)
 
     def _set_meanwhile(self, decision: Apply | Rollback) -> str:
