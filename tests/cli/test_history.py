@@ -176,6 +176,18 @@ def test_what_somebody_else_set_is_not_what_a_change_came_to(run: Run) -> None:
     assert "cost 0.60 in the first window, 0.60 over 2, of which 100%" in run("explain", "2")[1]
 
 
+def test_one_broken_window_of_many_is_not_rounded_away(run: Run) -> None:
+    """All of them is said where it is true."""
+    store = Store(Path("servetune.db"))
+    target = current_target(store, "mlp")["id"]  # type: ignore[index]
+    show(store, target, configuration(4, 0.002), 5, 300)
+    with store.writing() as db:
+        db.execute("UPDATE window SET kept = 0 WHERE number = 100")
+    store.close()
+
+    assert "over 302, of which 99% kept the SLO" in run("explain", "2")[1]
+
+
 def show(store: Store, target: int, running: Configuration, number: int, count: int) -> None:
     """Some windows of what a target runs, worse for the largest batches."""
     log = StoreJournal(store, target, OBJECTIVE)

@@ -271,7 +271,7 @@ def _observed(store: Store, row: sqlite3.Row, entry: StoredDecision) -> str:
     first = f"cost {entry.observed:.2f} in the first window"
     if count < 2:
         return first
-    return f"{first}, {costs / count:.2f} over {count}, of which {kept / count:.0%} kept the SLO"
+    return f"{first}, {costs / count:.2f} over {count}, of which {100 * kept // count}% kept the SLO"
 
 
 def _next(store: Store, row: sqlite3.Row) -> list[sqlite3.Row]:
