@@ -7,19 +7,21 @@ GPUs a model is. The page shows the use of all GPUs that the server sees, sample
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuner.adapters.connection.security import Security
 from tuner.adapters.metrics.gpu import GpuUse
 from tuner.adapters.metrics.page import MetricsPage, Sample, is_sane, read_samples
+from tuner.rounding import ROUNDING
 
 __all__ = ["QUANTILE_MEMORY", "TritonMetrics", "metrics_page", "parse_metrics"]
 
 FAILURES = "nv_inference_request_failure"
 PENDING = "nv_inference_pending_request_count"
 LATENCY = "nv_inference_request_summary_us"
+TIMED = f"{LATENCY}_count"
 INFERENCES = "nv_inference_count"
 GPU = "gpu_uuid"
 """The label with the GPU's name."""
@@ -63,13 +65,13 @@ def parse_metrics(text: str, model: str, version: str = "", *, on_gpu: bool = Fa
         text: The page.
         model: The model to look for.
         version: Its version; empty for all. Then waiting requests are added up, and quantiles are those of
-            the newest version with traffic.
+            the newest version with traffic, of all GPUs together.
         on_gpu: Whether its configuration puts it on GPUs: if no sample says on which, the page's only one.
 
     Raises:
         AdapterError: The page is malformed.
     """
-    names = (FAILURES, PENDING, LATENCY, INFERENCES)
+    names = (FAILURES, PENDING, LATENCY, TIMED, INFERENCES)
     samples = [
         (name, labels, value)
         for name, labels, value in read_samples(text, names, {"model": model}, server="Triton")
@@ -99,13 +101,47 @@ def _failures(samples: Sequence[Sample]) -> Counter[str]:
 def _quantiles(samples: Sequence[Sample]) -> tuple[frozenset[float], dict[float, float]]:
     """Return the quantiles that are exported, and those of the newest version with traffic, s."""
     exported = set()
-    by_version: dict[int, dict[float, float]] = {}
+    timed: dict[tuple[int, str], float] = {}
+    by_version: dict[int, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
     for name, labels, value in samples:
+        version, gpu = _number(labels.get("version", "")), labels.get(GPU, "")
+        if name == TIMED and is_sane(value):
+            timed[version, gpu] = value
         if name == LATENCY and (share := _share(labels.get("quantile", ""))) is not None:
             exported.add(share)
             if is_sane(value):
-                by_version.setdefault(_number(labels.get("version", "")), {})[share] = value / 1e6
-    return frozenset(exported), by_version[max(by_version)] if by_version else {}
+                by_version[version][gpu][share] = value / 1e6
+    if not by_version:
+        return frozenset(exported), {}
+    newest = max(by_version)
+    parts = [(max(timed.get((newest, gpu), 0.0), 1.0), each) for gpu, each in by_version[newest].items()]
+    return frozenset(exported), _together(parts)
+
+
+def _together(parts: Sequence[tuple[float, Mapping[float, float]]]) -> dict[float, float]:
+    """Return the quantiles of all requests, s: Triton has some for each GPU, and for instances on none.
+
+    Each is the least known latency that surely so many of the requests do not exceed: where the parts are
+    alike, the worst.
+
+    Args:
+        parts: How many requests each has answered, and their quantiles.
+    """
+    answered = sum(count for count, _ in parts)
+    known = sorted(
+        (latency, share, place)
+        for place, (_, quantiles) in enumerate(parts)
+        for share, latency in quantiles.items()
+    )
+    wanted = sorted({share for _, share, _ in known}, reverse=True)
+    found: dict[float, float] = {}
+    surely, reached = 0.0, [0.0] * len(parts)  # shares that take no longer, of all and of each part
+    for latency, share, place in known:
+        surely += max(share - reached[place], 0.0) * parts[place][0] / answered
+        reached[place] = max(share, reached[place])
+        while wanted and surely >= wanted[-1] * (1 - ROUNDING):
+            found[wanted.pop()] = latency
+    return found
 
 
 def _gpus(text: str, devices: set[str], *, on_gpu: bool) -> tuple[GpuUse, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,34 @@ def test_versions() -> None:
     assert parse_metrics(page, "m", "2") == TritonMetrics(
         failures={"2 ": 2}, exported=frozenset({0.5}), quantiles={0.5: 2e-6}
     )
+
+
+def summary(gpu: str, answered: int, *latencies: int | str) -> str:
+    """What a page has of the requests that one GPU answered; of the instances on none without a name."""
+    labels = (f'gpu_uuid="{gpu}",' if gpu else "") + 'model="m",version="1"'
+    quantiles = "".join(
+        f'nv_inference_request_summary_us{{{labels},quantile="{share}"}} {latency}\n'
+        for share, latency in zip(("0.5", "0.95", "0.99"), latencies, strict=True)
+    )
+    return f"nv_inference_request_summary_us_count{{{labels}}} {answered}\n{quantiles}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([("GPU-1", 500, 10, 30, 40), ("GPU-2", 500, 12, 20, 90)], (12, 30, 90)),
+        ([("GPU-1", 500, 10, 30, 40), ("GPU-2", 0, "Nan", "Nan", "Nan")], (10, 30, 40)),
+        ([("GPU-1", 900, 10, 20, 25), ("", 100, 300, 400, 500)], (20, 400, 500)),
+    ],
+)
+def test_quantiles_of_several_gpus(parts: list[Any], expected: tuple[int, ...]) -> None:
+    """Triton has some for each GPU and for the instances on none; of those that are alike the worst counts.
+
+    A few requests to a slow part move the quantiles that they can move, and not the median.
+    """
+    wanted = {share: latency / 1e6 for share, latency in zip((0.5, 0.95, 0.99), expected, strict=True)}
+    for order in (parts, parts[::-1]):
+        assert parse_metrics("".join(summary(*part) for part in order), "m").quantiles == wanted
 
 
 def test_failures_in_the_model_would_be_no_fewer_with_more_servers(monkeypatch: pytest.MonkeyPatch) -> None:
