@@ -15,7 +15,7 @@ import numpy as np
 
 from tuner.measurement import NOT_KNOWN
 
-__all__ = ["Histogram", "PrintedSum"]
+__all__ = ["Histogram", "PrintedSum", "print_error"]
 
 UNSEEN = 0.3
 """Requests assumed to be slower than the last bucket with any: the usual median rank of a maximum."""
@@ -113,6 +113,15 @@ def _derivative(step: np.ndarray, slope: np.ndarray, knot: int) -> float:
     return float(3 * slope[near]) if turns and abs(found) > 3 * abs(slope[near]) else found
 
 
+def print_error(printed: float) -> float:
+    """Return by how much a server's sum may be more or less than the six digits that it prints of it.
+
+    Below a million that is nothing, where whole numbers are added up.
+    """
+    step = SIX_DIGITS * 10.0 ** math.floor(math.log10(printed)) if printed > 0 else 0.0
+    return step / 2 if step > 1 else 0.0
+
+
 class PrintedSum:
     """A server's running sum, estimated more finely than the six digits that the server prints.
 
@@ -138,8 +147,7 @@ class PrintedSum:
             reset: Whether the server began at 0 again.
         """
         start = 0.0 if reset else self._reached
-        step = SIX_DIGITS * 10.0 ** math.floor(math.log10(printed)) if printed > 0 else 0.0
-        half = step / 2 if step > 1 else 0.0
-        reached = max(min(max(start + expected, printed - half), printed + half), start)
+        error = print_error(printed)
+        reached = max(min(max(start + expected, printed - error), printed + error), start)
         self.total += reached - start
         self._reached = reached

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -11,7 +12,7 @@ from tuner.adapters.live.backend import Capabilities, Change, LiveBackend
 from tuner.adapters.live.knobs import KnobKind
 from tuner.adapters.metrics.page import expected
 from tuner.adapters.rollback import IN_DOUBT
-from tuner.adapters.tfserving.batching import VERSION_KNOBS
+from tuner.adapters.tfserving.batching import MAX_BATCH_SIZE, VERSION_KNOBS
 from tuner.adapters.tfserving.client import TFServingClient, VersionStatus, serving_version
 from tuner.adapters.tfserving.flags import first_seen, notes_on_unseen, read_flags
 from tuner.adapters.tfserving.knobs import kind_of, knob_space
@@ -56,11 +57,12 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         self.serving()
         first = self._page()
         self._statistics = Statistics(first, LARGEST_ARRAY)
-        self._rows = largest_request(first.rows)
         self._limit = 1
+        self._lowest = math.inf  # of the batch limits that served the clients
         self._version_knobs = self._open_versions()
         self._thread_knobs = self._open_threads()
         running = self._running(VERSION_KNOBS)
+        self._rows = self._rows_of(first, running)
         return knob_space(
             grids,
             running,
@@ -154,8 +156,15 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
             values |= self._thread_knobs.read()
         return values
 
-    def _largest_request(self, running: Configuration) -> int:  # noqa: ARG002
-        return largest_request(expected(self._page).rows)
+    def _largest_request(self, running: Configuration) -> int:
+        return self._rows_of(expected(self._page), running)
+
+    def _rows_of(self, page: TFServingMetrics, running: Mapping[str, float]) -> int:
+        """Return how many rows the largest request may have, by the server's page and by what runs."""
+        limit = running.get(MAX_BATCH_SIZE, 1.0)
+        if limit > 1 and not self._splits_requests:
+            self._lowest = min(self._lowest, limit)
+        return largest_request(page.rows, self._lowest, alone=not page.others)
 
     def _change(self, running: Configuration, wanted: Configuration) -> Change:
         versions, written = self._version_knobs, False

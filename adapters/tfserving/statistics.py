@@ -9,12 +9,13 @@ says.
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import numpy as np
 
 from tuner.adapters.backend import Counters
-from tuner.adapters.metrics.histogram import Histogram, PrintedSum
+from tuner.adapters.metrics.histogram import Histogram, PrintedSum, print_error
 from tuner.adapters.tfserving.metrics import Buckets, TFServingMetrics
 
 __all__ = ["Statistics", "largest_request"]
@@ -206,15 +207,20 @@ class RunningLine:
         return (alpha, beta) if beta >= 0 else (xy / xx, 0.0)
 
 
-def largest_request(rows: Buckets | None) -> int:
+def largest_request(rows: Buckets | None, ran: float = math.inf, *, alone: bool = True) -> int:
     """Return how many rows the largest request may have had; with a lower batch limit the server refuses it.
 
     Args:
         rows: The histogram of rows of requests, since the server started; None if none was batched.
+        ran: The lowest batch limit that served these clients. Larger requests than that are only taken into
+            account where there surely were some: else what runs could not be changed, nor come back.
+        alone: Whether the server has no requests to other models: then the largest was surely one of ours.
     """
     if rows is None or not rows.counts.any():
         return 1
     low = np.concatenate(([1.0], rows.bounds[:-1]))
     top = int(np.flatnonzero(rows.counts)[-1])
-    spare = rows.sum - float(rows.counts @ low)  # rows beyond what the buckets are sure of
-    return int(min(low[top] + max(spare, 0.0), max(rows.bounds[top] - 1, low[top])))
+    least = low[top]
+    spare = rows.sum + print_error(rows.sum) - float(rows.counts @ low)  # rows that the buckets do not show
+    most = min(least + max(spare, 0.0), max(rows.bounds[top] - 1, least))
+    return int(max(least if alone else 1.0, min(most, ran)))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tuner.adapters.tfserving.backend import TFServingBackend
 from tuner.adapters.tfserving.knobs import knob_space
-from tuner.errors import AdapterError, Refused, TimedOut, Unreachable
+from tuner.adapters.tfserving.metrics import Buckets
+from tuner.errors import AdapterError, InvalidInput, Refused, TimedOut, Unreachable
 from tuner.knobs import Configuration
 
 
@@ -37,6 +41,7 @@ class Backend(TFServingBackend):
     def __init__(self, versions: Part, threads: Part) -> None:
         parts: Any = versions, threads
         self._version_knobs, self._thread_knobs = parts
+        self._rows, self._lowest, self._splits_requests = 1, math.inf, False
         running = {"max_batch_size": 1.0, "batch_timeout": 0.0}
         self._space = knob_space({}, running, versions=True, restart=False, limit=8, rows=1, cores=2)
 
@@ -76,3 +81,19 @@ def test_what_the_operator_deploys_may_have_another_limit() -> None:
     backend._running(["max_batch_size"])
 
     assert (backend._kind_of("max_batch_size").most, backend._splits_requests) == (64, True)
+
+
+@pytest.mark.parametrize(("bound", "others"), [(4.0, 0), (64.0, 9)])
+def test_a_limit_that_serves_can_stay_and_come_back(
+    bound: float, others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of requests with 4 to 7 rows, 11 together, one may have had 7; those to other models may have more."""
+    backend = Backend(Part(), Part())
+    rows = Buckets(np.array([bound, 2 * bound, np.inf]), np.array([0, 2, 0]), 2 * bound + 3)
+    monkeypatch.setattr(backend, "_page", lambda: SimpleNamespace(rows=rows, others=others))
+    six = Configuration(max_batch_size=6, batch_timeout=0.0)
+
+    backend._check_rows(six, six.replace(batch_timeout=0.002))
+    backend._check_rows(six.replace(max_batch_size=1), six)
+    with pytest.raises(InvalidInput, match="4 is below 6"):
+        backend._check_rows(six, six.replace(max_batch_size=4))

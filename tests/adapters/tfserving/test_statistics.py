@@ -163,6 +163,24 @@ def test_rows_of_requests(server: Server, rows: list[float], largest: int) -> No
     assert largest >= max(rows, default=1)
 
 
+def test_rows_behind_a_sum_of_six_digits() -> None:
+    """Of 4,000,004 rows the server prints 4e+06, and one request had 31 of them."""
+    counts = np.zeros(SIZES.size, np.int64)
+    counts[[1, 5]] = 3_999_973, 1
+
+    assert largest_request(Buckets(SIZES, counts, 4e6)) == 31
+
+
+def test_rows_under_a_limit(server: Server) -> None:
+    """Larger requests would have been refused, unless there surely were some, and to no other model."""
+    server.entries["rows"] = [5, 6]
+
+    assert largest_request(server.page().rows) == 7
+    assert largest_request(server.page().rows, 6) == 6
+    assert largest_request(server.page().rows, 3) == 4
+    assert largest_request(server.page().rows, 3, alone=False) == 3
+
+
 def test_batched_requests_without_rows() -> None:
     """Their histogram has entries, and a sum of nothing: a request has one row at least."""
     buckets = {
