@@ -160,9 +160,14 @@ class TFServingBackend(LiveBackend[TFServingTarget, TFServingClient]):
         return self._rows_of(expected(self._page), running)
 
     def _rows_of(self, page: TFServingMetrics, running: Mapping[str, float]) -> int:
-        """Return how many rows the largest request may have, by the server's page and by what runs."""
+        """Return how many rows the largest request may have, by the server's page and by what runs.
+
+        1 where it is split into batches: no limit is too low for it.
+        """
+        if self._splits_requests:
+            return 1
         limit = running.get(MAX_BATCH_SIZE, 1.0)
-        if limit > 1 and not self._splits_requests:
+        if limit > 1:
             self._lowest = min(self._lowest, limit)
         return largest_request(page.rows, self._lowest, alone=not page.others)
 

@@ -71,16 +71,19 @@ def test_the_reason_is_kept_if_going_back_fails(refusal: type[AdapterError], kin
     assert found.type is kind
 
 
-def test_what_the_operator_deploys_may_have_another_limit() -> None:
-    """And may split large requests, or no longer: then no limit below their rows is applied."""
+def test_what_the_operator_deploys_may_have_another_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And may split large requests, which no limit is too low for, or no longer."""
     versions = Part()
     backend = Backend(versions, Part())
+    rows = Buckets(np.array([64.0, 128.0]), np.array([0, 2]), 131.0)
+    monkeypatch.setattr(backend, "_page", lambda: SimpleNamespace(rows=rows, others=0))
     backend._thread_knobs = None
     versions.limit, versions.splits = 64, True
 
     backend._running(["max_batch_size"])
 
     assert (backend._kind_of("max_batch_size").most, backend._splits_requests) == (64, True)
+    assert backend._largest_request(RUNNING) == 1
 
 
 @pytest.mark.parametrize(("bound", "others"), [(4.0, 0), (64.0, 9)])
