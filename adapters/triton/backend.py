@@ -17,7 +17,7 @@ from tuner.adapters.metrics.page import expected
 from tuner.adapters.metrics.totals import MonotonicTotals, Reading
 from tuner.adapters.triton import statistics as stats
 from tuner.adapters.triton.change import ADDED, AddsBatching, ModelControl, change
-from tuner.adapters.triton.client import READ_ONLY, TritonClient
+from tuner.adapters.triton.client import NEWER, READ_ONLY, TritonClient
 from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     ModelConfig,
@@ -45,7 +45,7 @@ from tuner.adapters.triton.metrics import QUANTILE_MEMORY, TritonMetrics, metric
 from tuner.adapters.triton.neighbours import Neighbours
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
-from tuner.errors import AdapterError, InvalidInput, Refused, TunerError
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TunerError
 from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
 from tuner.measurement import QUANTILES
 from tuner.printable import one_line
@@ -189,7 +189,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             quantiles=bool(exported),
             lacks=lacks,
             quantile_memory=QUANTILE_MEMORY if exported else 0.0,
-            read_only=[] if writable else [READ_ONLY],
+            read_only=[*([] if writable else [READ_ONLY]), *([] if self._client.reads_all else [NEWER])],
             on_gpu=on_gpu(self.original),
             notes=[*self._bounded(), *([limited] if lacks or not exported else [])],
             without_knobs=left_alone(self.original, self._space.names),
@@ -200,6 +200,10 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         rows = [ROWS % self._rows] if self._rows > 1 and MAX_BATCH_SIZE in self._space.names else []
         within = [WITHIN % (one_line(self._ensemble), self._least)] if self._least > 1 else []
         return [*rows, *within, *([ADDED] if self._adds_batching else [])]
+
+    def _check_writable(self) -> None:
+        if not self._client.reads_all:
+            raise ReadOnly(NEWER)
 
     def _checked(self, configuration: Configuration) -> tuple[Configuration, Configuration]:
         running, wanted = super()._checked(configuration)
@@ -293,6 +297,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
 
         Where that takes an ensemble with this model out of service, it is taken back.
         """
+        self._check_writable()
         served = self._sample()  # what was counted so far is lost with a reload
         restarts = self._statistics.restarts
         ensembles = self._neighbours.ensembles()

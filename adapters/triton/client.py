@@ -20,11 +20,15 @@ from tuner.adapters.triton.target import TritonTarget
 from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
 from tuner.printable import one_line
 
-__all__ = ["READ_ONLY", "TritonClient"]
+__all__ = ["NEWER", "READ_ONLY", "TritonClient"]
 
 READ_ONLY = (
     "the server takes no changes; start Triton with --model-control-mode=explicit --load-model=MODEL "
     "(or, if it polls its models, name their folder with repository= in the target)"
+)
+NEWER = (
+    "the model's configuration has fields that the installed tritonclient does not know, and a change would "
+    "lose them; install the tritonclient of this Triton, or a newer one"
 )
 NO_CONTROL = "explicit model load / unload is not allowed"
 RESTRICTED = "restricted"
@@ -56,6 +60,8 @@ class TritonClient(ControlClient[TritonTarget]):
 
     title = "Triton"
     unknown_model = frozenset({"NOT_FOUND", "INVALID_ARGUMENT"})
+    reads_all = True
+    """Whether every field of the model's configuration was known when it was last read."""
 
     def _connect(self) -> Any:
         return tritongrpc.InferenceServerClient(
@@ -135,9 +141,12 @@ class TritonClient(ControlClient[TritonTarget]):
         Raises:
             UnknownModel: The server does not serve it (once it did: Unreachable).
         """
-        config = self.config_of(self._target.model, self._target.version)
+        message = self._config_message(self._target.model, self._target.version)
         self._known = True
-        return config
+        size = message.ByteSize()
+        message.DiscardUnknownFields()
+        self.reads_all = message.ByteSize() == size
+        return _as_plain(message)
 
     def config_of(self, model: str, version: str = "") -> ModelConfig:
         """Return the whole configuration of any model of the server.
@@ -146,12 +155,14 @@ class TritonClient(ControlClient[TritonTarget]):
             UnknownModel: The server does not serve it.
             AdapterError: It is larger than the configuration of a model can be.
         """
+        return _as_plain(self._config_message(model, version))
+
+    def _config_message(self, model: str, version: str) -> Any:
         with self.translated():
-            answer = self._connection.get_model_config(model, version, client_timeout=self._timeout)
-        if (size := answer.config.ByteSize()) > LARGEST_CONFIG:
+            message = self._connection.get_model_config(model, version, client_timeout=self._timeout).config
+        if (size := message.ByteSize()) > LARGEST_CONFIG:
             raise AdapterError(f"the configuration of '{model}' has {size} bytes, more than {LARGEST_CONFIG}")
-        config: ModelConfig = MessageToDict(answer.config, preserving_proto_field_name=True)
-        return config
+        return message
 
     def statistics(self) -> dict[str, Reading]:
         """Return the model's statistics by version."""
@@ -222,6 +233,11 @@ class TritonClient(ControlClient[TritonTarget]):
             return UnknownModel(model, served if states else None, version=version)
         but = f", but version {', '.join(map(one_line, served))}: {POLICY}" if served else ""
         return Unreachable(f"{address} no longer serves version {version} of '{one_line(model)}'{but}")
+
+
+def _as_plain(message: Any) -> ModelConfig:
+    config: ModelConfig = MessageToDict(message, preserving_proto_field_name=True)
+    return config
 
 
 def _status_and_words(error: InferenceServerException) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 
 from tests.adapters.triton.test_limits import TARGET, Server, serving
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.errors import AdapterError, InvalidInput, Refused
+from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused
 from tuner.knobs import Configuration
 
 MODEL = 'name: "mlp" max_batch_size: {} dynamic_batching {{ }} instance_group [{{ count: 1 kind: KIND_CPU }}]'
@@ -156,3 +156,28 @@ def test_a_model_that_is_deployed_anew_without_a_knob(server: Loading) -> None:
             backend.current()
         with pytest.raises(AdapterError, match="deployed anew without a knob"):
             backend.restore()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_field_that_is_not_known_here_is_not_lost(
+    server: Loading, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer Triton has more of them, and a change sends the whole configuration: then none is made."""
+    with opened() as backend:
+        assert backend.describe().writable
+        asked = server.get_model_config
+
+        def with_more(*args: Any, **more: Any) -> Any:
+            answer = asked(*args, **more)
+            place = answer.config.dynamic_batching if inside else answer.config
+            place.MergeFromString(b"\xfa\x3f\x01x")  # field 1023
+            return answer
+
+        monkeypatch.setattr(server, "get_model_config", with_more)
+
+        with pytest.raises(ReadOnly, match="fields that the installed tritonclient does not know"):
+            backend.apply(TUNED)
+        described = backend.describe()
+        assert not described.writable
+        assert "install the tritonclient of this Triton" in described.notes[0]
+    assert server.loaded == []
