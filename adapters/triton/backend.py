@@ -16,6 +16,7 @@ from tuner.adapters.live.meanwhile import read_meanwhile
 from tuner.adapters.metrics.page import expected
 from tuner.adapters.metrics.totals import MonotonicTotals, Reading
 from tuner.adapters.triton import statistics as stats
+from tuner.adapters.triton.batching import own_rules
 from tuner.adapters.triton.change import ADDED, AddsBatching, ModelControl, change
 from tuner.adapters.triton.client import NEWER, READ_ONLY, TritonClient
 from tuner.adapters.triton.configuration import (
@@ -46,7 +47,7 @@ from tuner.adapters.triton.neighbours import Neighbours
 from tuner.adapters.triton.repository_file import RepositoryFile
 from tuner.adapters.triton.target import TritonTarget, parse_target
 from tuner.errors import AdapterError, InvalidInput, ReadOnly, Refused, TunerError
-from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace
+from tuner.knobs import ApplyCost, Configuration, Grids, KnobSpace, Role
 from tuner.measurement import QUANTILES
 from tuner.printable import one_line
 
@@ -80,6 +81,10 @@ ROWS = (
 WITHIN = (
     "the ensemble %s has the model in it: no batch limit below its max_batch_size of %d is tried, "
     "except 1 (no batching), because Triton would no longer serve it"
+)
+RULES = (
+    "without batching Triton would not heed %s of the model's dynamic_batching: "
+    "a batch of 1 is tried only if you name it (--knob max_batch_size=1,2,4)"
 )
 DEPLOYED_ANEW = (
     "the model has another max_batch_size of its own than at the beginning: it was deployed anew, "
@@ -199,7 +204,9 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         """Return which batch limits are not set, and why."""
         rows = [ROWS % self._rows] if self._rows > 1 and MAX_BATCH_SIZE in self._space.names else []
         within = [WITHIN % (one_line(self._ensemble), self._least)] if self._least > 1 else []
-        return [*rows, *within, *([ADDED] if self._adds_batching else [])]
+        batch, rules = self._space.with_role(Role.BATCH), ", ".join(own_rules(self.original))
+        unheeded = [RULES % rules] if rules and batch is not None and 1 not in batch.grid else []
+        return [*rows, *within, *unheeded, *([ADDED] if self._adds_batching else [])]
 
     def _check_writable(self) -> None:
         if not self._client.reads_all:

@@ -15,7 +15,15 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from tritonclient.grpc import model_config_pb2
 
-__all__ = ["BATCHING", "DELAY_FIELD", "PREFERRED_FIELD", "batching_at", "keep_batching", "own_batching"]
+__all__ = [
+    "BATCHING",
+    "DELAY_FIELD",
+    "PREFERRED_FIELD",
+    "batching_at",
+    "keep_batching",
+    "own_batching",
+    "own_rules",
+]
 
 BATCHING = "dynamic_batching"
 DELAY_FIELD = "max_queue_delay_microseconds"
@@ -41,6 +49,18 @@ def own_batching(config: Mapping[str, Any]) -> dict[str, Any]:
     if sizes == _chosen(_fitting(kept, size), size):
         sizes = _sizes(kept)
     return _with_sizes(own, sizes)
+
+
+def own_rules(config: Mapping[str, Any]) -> list[str]:
+    """Return the fields of the operator's ``dynamic_batching`` that do more than form batches.
+
+    Such as ``priority_levels``, ``default_queue_policy`` and ``preserve_ordering``: without batching Triton
+    heeds none of them.
+
+    Args:
+        config: What a server runs.
+    """
+    return sorted(name for name, value in own_batching(config).items() if value and name != PREFERRED_FIELD)
 
 
 def batching_at(own: Mapping[str, Any], size: int, delay: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tuner.adapters.live.knobs import (
     containing,
     delay_kind,
 )
+from tuner.adapters.triton.batching import own_rules
 from tuner.adapters.triton.configuration import (
     DELAY,
     INSTANCES,
@@ -84,7 +85,7 @@ def batch_sizes(config: Mapping[str, Any], least: int) -> tuple[float, ...]:
             value is below it, except 1.
     """
     limit, running = model_limit(config), read_configuration(config, [MAX_BATCH_SIZE])[MAX_BATCH_SIZE]
-    return tuple(sorted({*batch_grid(least, limit), float(limit), float(running)}))
+    return tuple(sorted({*_batch_grid(config, least), float(limit), float(running)}))
 
 
 def below_ensemble(knob: str, size: float, least: int) -> InvalidInput:
@@ -117,12 +118,18 @@ def forms_batches(config: Mapping[str, Any]) -> bool:
 def _default_grids(config: Mapping[str, Any], cores: int, rows: int) -> dict[str, tuple[float, ...]]:
     grids = {}
     if forms_batches(config):
-        grids[MAX_BATCH_SIZE] = batch_grid(rows, model_limit(config))
+        grids[MAX_BATCH_SIZE] = _batch_grid(config, rows)
         grids[DELAY] = DELAY_GRID
     if are_alike(config) and not is_ensemble(config):
         most = MOST_DEFAULT_INSTANCES if on_gpu(config) else max(1, min(MOST_DEFAULT_INSTANCES, cores))
         grids[INSTANCES] = tuple(float(count) for count in range(1, most + 1))
     return grids
+
+
+def _batch_grid(config: Mapping[str, Any], rows: int) -> tuple[float, ...]:
+    """Return default batch limits; not 1 where the operator has rules that need the dynamic batcher."""
+    sizes = batch_grid(rows, model_limit(config))
+    return tuple(size for size in sizes if size > 1) if own_rules(config) else sizes
 
 
 def kind_of(name: str, limit: int) -> KnobKind:

@@ -45,6 +45,31 @@ def test_default_grids() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"preserve_ordering": True},
+        {"priority_levels": "2", "default_priority_level": "1"},
+        {"default_queue_policy": {"default_timeout_microseconds": "5000"}},
+    ],
+)
+def test_rules_that_need_the_dynamic_batcher(rule: dict[str, Any]) -> None:
+    """Without batching Triton heeds none of them: only who names 1 has it tried."""
+    config = {**MODEL, "dynamic_batching": {"preferred_batch_size": [4], **rule}}
+    changed = rewrite(config, {"max_batch_size": 1, "max_queue_delay": 0, "instances": 1})
+
+    assert grids(config)["max_batch_size"] == (2, 4, 8, 16, 32, 64)
+    assert batch_sizes(config, 8) == (8, 16, 32, 64)
+    assert grids(config, {"max_batch_size": (1, 4)})["max_batch_size"] == (1, 4)
+    assert grids(changed)["max_batch_size"] == (1, 2, 4, 8, 16, 32)
+
+
+def test_a_preferred_size_is_no_such_rule() -> None:
+    config = {**MODEL, "dynamic_batching": {"preferred_batch_size": [4], "default_queue_policy": {}}}
+
+    assert grids(config)["max_batch_size"] == (1, 2, 4, 8, 16, 32, 64)
+
+
 def test_grids_end_at_the_models_limit_and_the_cores() -> None:
     """No batch above the model's own maximum, no more instances than cores."""
     assert grids({**MODEL, "max_batch_size": 6}, cores=2) == {

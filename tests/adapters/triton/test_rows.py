@@ -106,3 +106,16 @@ def test_requests_that_surely_have_more_rows_count_whatever_others_run(server: C
 
         with pytest.raises(InvalidInput, match="8 is below 16"):
             backend.check(eight)
+
+
+@pytest.mark.parametrize(("rule", "noted"), [("preserve_ordering: true", 1), ("preferred_batch_size: 4", 0)])
+def test_a_batch_of_1_that_would_break_a_rule_of_the_operators(
+    server: Counting, rule: str, noted: int
+) -> None:
+    """What he set for the dynamic batcher is named, and how to have it tried all the same."""
+    server.configs["mlp"] = MODEL.format(32).replace("dynamic_batching { ", f"dynamic_batching {{ {rule} ")
+    with closing(TritonBackend(TARGET)) as backend:
+        notes = [note for note in backend.describe().notes if "would not heed" in note]
+
+    assert len(notes) == noted
+    assert all("preserve_ordering of the model's dynamic_batching" in note for note in notes)
