@@ -18,7 +18,7 @@ from tuner.adapters.metrics.totals import MonotonicTotals, Reading
 from tuner.adapters.triton import statistics as stats
 from tuner.adapters.triton.batching import own_rules
 from tuner.adapters.triton.change import ADDED, AddsBatching, ModelControl, change
-from tuner.adapters.triton.client import NEWER, READ_ONLY, TritonClient
+from tuner.adapters.triton.client import NEWER, TritonClient
 from tuner.adapters.triton.configuration import (
     MAX_BATCH_SIZE,
     ModelConfig,
@@ -178,7 +178,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
     def _inspect(self, processes: tuple[int, ...]) -> Capabilities:  # noqa: ARG002
         server, version = self._client.identity()
         # A server in poll mode takes no changes over the network, but from its files.
-        writable = self._control is not self._client or self._client.writable()
+        why = self._client.why_read_only() if self._control is self._client else ""
         exported = self._metrics().exported
         lacks = tuple(name for name, share in QUANTILES.items() if exported and share not in exported)
         limited = NO_QUANTILES
@@ -194,7 +194,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             quantiles=bool(exported),
             lacks=lacks,
             quantile_memory=QUANTILE_MEMORY if exported else 0.0,
-            read_only=[*([] if writable else [READ_ONLY]), *([] if self._client.reads_all else [NEWER])],
+            read_only=[*([why] if why else []), *([] if self._client.reads_all else [NEWER])],
             on_gpu=on_gpu(self.original),
             notes=[*self._bounded(), *([limited] if lacks or not exported else [])],
             without_knobs=left_alone(self.original, self._space.names),

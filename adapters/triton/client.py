@@ -20,7 +20,7 @@ from tuner.adapters.triton.target import TritonTarget
 from tuner.errors import AdapterError, ReadOnly, Refused, TimedOut, UnknownModel, Unreachable
 from tuner.printable import one_line
 
-__all__ = ["NEWER", "READ_ONLY", "TritonClient"]
+__all__ = ["NEWER", "TritonClient"]
 
 READ_ONLY = (
     "the server takes no changes; start Triton with --model-control-mode=explicit --load-model=MODEL "
@@ -30,8 +30,13 @@ NEWER = (
     "the model's configuration has fields that the installed tritonclient does not know, and a change would "
     "lose them; install the tritonclient of this Triton, or a newer one"
 )
+KEPT_BACK = (
+    "it takes some calls only with a header that servetune does not send (%s); leave metadata, model-config "
+    "and statistics out of Triton's --grpc-restricted-protocol to have it observed, health and "
+    "model-repository, too, to have it tuned"
+)
 NO_CONTROL = "explicit model load / unload is not allowed"
-RESTRICTED = "restricted"
+RESTRICTED = "This protocol is restricted"
 LOADING = "LOADING"
 NO_SUCH_VERSION = (
     "version {} is not at ready state",
@@ -192,8 +197,8 @@ class TritonClient(ControlClient[TritonTarget]):
                 raise self._translation(status, words) from error
             raise Refused(f"Triton refused the configuration: {words}") from error
 
-    def writable(self) -> bool:
-        """Whether the server takes changes.
+    def why_read_only(self) -> str:
+        """Return why the server takes no changes; empty if it does.
 
         Asks it to unload a model that does not exist. That does nothing, but only a server in explicit mode
         allows it.
@@ -204,16 +209,18 @@ class TritonClient(ControlClient[TritonTarget]):
             status, words = _status_and_words(error)
             translated = self._translation(status, words)
             if isinstance(translated, ReadOnly):
-                return False
+                return str(translated)
             if isinstance(translated, (Unreachable, TimedOut)) and status != "NOT_FOUND":
                 raise translated from error
-        return True
+        return ""
 
     def _failure(self, error: Exception) -> tuple[str, str] | None:
         return _status_and_words(error) if isinstance(error, InferenceServerException) else None
 
     def _translation(self, status: str, words: str) -> AdapterError | UnknownModel:
-        if NO_CONTROL in words or RESTRICTED in words:
+        if RESTRICTED in words:
+            return ReadOnly(KEPT_BACK % words)
+        if NO_CONTROL in words:
             return ReadOnly(READ_ONLY)
         version = self._target.version
         if version and any(each.format(version) in words for each in NO_SUCH_VERSION):

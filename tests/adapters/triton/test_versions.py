@@ -13,7 +13,7 @@ from tritonclient.utils import InferenceServerException
 from tests.adapters.triton.test_deployed_anew import MODEL, Loading
 from tests.adapters.triton.test_limits import TARGET
 from tuner.adapters.triton.backend import TritonBackend
-from tuner.errors import AdapterError, UnknownModel, Unreachable
+from tuner.errors import AdapterError, ReadOnly, UnknownModel, Unreachable
 
 
 class Versioned(Loading):
@@ -178,6 +178,35 @@ def test_what_is_not_served_is_named_also_where_there_is_no_index(
 
     with pytest.raises(UnknownModel, match=f"not serve {named}"):
         TritonBackend(f"{TARGET}{version}")
+
+
+@pytest.mark.parametrize(
+    ("call", "observed"),
+    [("unload_model", True), ("get_inference_statistics", False), ("get_server_metadata", False)],
+)
+def test_a_server_that_restricts_some_calls(
+    monkeypatch: pytest.MonkeyPatch, call: str, observed: bool
+) -> None:
+    """Another control mode would change nothing: the flag that does it is named."""
+    server = Latest(MODEL.format(8))
+
+    def restricted(*_: Any, **__: Any) -> Any:
+        words = "This protocol is restricted, expecting header 'triton-grpc-protocol-admin'"
+        raise InferenceServerException(words, "StatusCode.UNAVAILABLE")
+
+    monkeypatch.setattr(server, call, restricted)
+    monkeypatch.setattr(tritongrpc, "InferenceServerClient", lambda *_, **__: server)
+
+    if observed:
+        described = TritonBackend(TARGET).describe()
+        assert not described.writable
+        problem = described.notes[0]
+    else:
+        with pytest.raises(ReadOnly) as found:
+            TritonBackend(TARGET)
+        problem = str(found.value)
+    assert "expecting header 'triton-grpc-protocol-admin'" in problem
+    assert "out of Triton's --grpc-restricted-protocol" in problem
 
 
 def test_a_server_that_wants_to_know_who_asks_is_not_taken_for_one_without_an_index(
