@@ -84,6 +84,7 @@ def test_rows_of_a_request_make_it_comparable_with_batches() -> None:
     assert (cached.request_rows, cached.rows) == (0.5, 1.0)
     assert late.request_rows > late.rows == 1.0
     assert math.isnan(uncounted.request_rows)
+    assert math.isnan(uncounted.batch_mean)
     assert uncounted.rows == 1.0
 
 

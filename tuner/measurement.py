@@ -319,13 +319,13 @@ class Work:
             configuration: What the server ran.
             known: Further fields of :class:`Measurement`, and those that were measured better elsewhere.
         """
-        counts = self.batch_counts
+        counts, rows = self.batch_counts, self.inferences or NOT_KNOWN
         sums: dict[str, Any] = {
             "requests": self.requests,
             "queue_mean": _ratio(self.queue, self.requests),
             "compute_mean": _ratio(self.compute, self.requests),
-            "batch_mean": _ratio(self.inferences, int(counts[1:].sum())),
-            "request_rows": _ratio(self.inferences or NOT_KNOWN, self.requests),
+            "batch_mean": _ratio(rows, int(counts[1:].sum())),
+            "request_rows": _ratio(rows, self.requests),
             "busy_instances": self._busy(end - start),
             "batches": {int(size): int(counts[size]) for size in np.flatnonzero(counts) if size > 0},
             "profile": fit_profile(counts, self.batch_seconds),
