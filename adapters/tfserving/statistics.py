@@ -95,7 +95,7 @@ class Statistics:
         self._requests = self._failures = self._beyond_servers = 0
         self._totals = {name: BucketTotal(getattr(first, name)) for name in HISTOGRAMS}
         self._queue = self._compute = self._inferences = 0.0
-        self._batch_counts = np.zeros(largest + 1, np.int64)
+        self._executions = np.zeros(largest + 1)
         self._batch_seconds = np.zeros(largest + 1)
         self._line = RunningLine()
 
@@ -110,7 +110,8 @@ class Statistics:
         self._failures += now.failures - (0 if reset else last.failures)
         self._beyond_servers += max(now.beyond_servers - (0 if reset else last.beyond_servers), 0)
         new = {name: total.add(getattr(now, name), reset=reset) for name, total in self._totals.items()}
-        self._add_executions(new, requests)
+        others = now.others - (0 if reset else last.others)
+        self._add_executions(new, requests, alone=others <= 0)
 
     def counters(self, time: float) -> Counters:
         """Return the totals, as they were at a time on the monotonic clock."""
@@ -124,7 +125,7 @@ class Statistics:
             queue=self._queue,
             compute=self._compute,
             inferences=round(self._inferences),
-            batch_counts=self._batch_counts.copy(),
+            batch_counts=self._batch_counts(),
             batch_seconds=self._batch_seconds.copy(),
             latencies=Histogram(latency.bounds * MICROSECONDS, latency.counts),
             restarts=self.restarts,
@@ -132,24 +133,34 @@ class Statistics:
 
     def batches(self) -> tuple[np.ndarray, np.ndarray]:
         """Return executions per batch size and the seconds in them.   # (B+1,), (B+1,) s."""
-        return self._batch_counts, self._batch_seconds
+        return self._batch_counts(), self._batch_seconds
 
-    def _add_executions(self, new: dict[str, tuple[np.ndarray, float]], requests: int) -> None:
-        """Add what was executed between two readings."""
+    def _batch_counts(self) -> np.ndarray:
+        """Return executions per batch size: whole ones, of what may be a share of those of all models."""
+        return np.rint(self._executions).astype(np.int64)
+
+    def _add_executions(
+        self, new: dict[str, tuple[np.ndarray, float]], requests: int, *, alone: bool
+    ) -> None:
+        """Add what was executed between two readings.
+
+        Args:
+            new: Entries by bucket of each histogram, and their sum.
+            requests: Those that were answered.
+            alone: Whether other models had none: else the queues and batches are of all models together.
+        """
         ran, runtime = int(new["runtime"][0].sum()), new["runtime"][1] * MICROSECONDS
         batched, waited = int(new["queue"][0].sum()), new["queue"][1] * MICROSECONDS
-        ours = (
-            min(ran / batched, 1.0) if batched else 1.0
-        )  # the page counts the queues of all models together
+        ours = min(ran / batched, 1.0) if batched else 1.0
         waited = min(waited * ours, runtime)
         entries, rows = int(new["rows"][0].sum()), new["rows"][1]
         rows_each = max(rows / entries, 1.0) if entries else 1.0
         self._queue += waited
         self._compute += runtime - waited
         self._inferences += min(batched, ran) * rows_each + max(requests - batched, 0)
-        counts = self._sizes(self._totals["batch"].bounds, *new["batch"])
+        counts = self._sizes(self._totals["batch"].bounds, *new["batch"]) * (1.0 if alone else ours)
         counts[1] += max(ran - batched, 0)  # not batched: an execution for each request
-        self._batch_counts += counts
+        self._executions += counts
         self._batch_seconds += self._line.share(counts, runtime - waited, ran, rows_each)
 
     def _sizes(self, bounds: np.ndarray, new: np.ndarray, rows: float) -> np.ndarray:

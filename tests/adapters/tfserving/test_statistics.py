@@ -125,6 +125,24 @@ def test_the_profile_is_found_by_comparing(server: Server) -> None:
     assert profile.latency(16) == pytest.approx(0.020, rel=0.1)
 
 
+def test_of_the_batches_of_all_models_a_share_is_ours(server: Server) -> None:
+    """As large as that of the requests: else executions would seem to take a part of their time."""
+    statistics = Statistics(server.page(), 64)
+    for _ in range(5):
+        server.execute(8, 8)
+    for _ in range(15):  # another model's
+        server.entries["queue"] += [2000.0] * 8
+        server.entries["rows"] += [1] * 8
+        server.entries["batch"].append(8)
+    statistics.add(replace(server.page(), others=120))
+
+    found = statistics.counters(1.0)
+
+    assert found.batch_counts[8] == found.batch_counts.sum() == 5
+    assert found.inferences == 40
+    assert found.batch_seconds[8] == pytest.approx(5 * 0.012, rel=1e-3)
+
+
 def test_a_restart_is_carried_over(server: Server) -> None:
     """After the server began at 0 again, totals go on from where they were."""
     statistics = Statistics(server.page(), 64)
