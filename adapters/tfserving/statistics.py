@@ -97,6 +97,7 @@ class Statistics:
         self._queue = self._compute = self._inferences = 0.0
         self._executions = np.zeros(largest + 1)
         self._batch_seconds = np.zeros(largest + 1)
+        self._behind = 0  # requests of batches that were still executed at the last reading
         self._line = RunningLine()
 
     def add(self, now: TFServingMetrics) -> None:
@@ -105,6 +106,7 @@ class Statistics:
         reset = now.requests < last.requests or now.failures < last.failures
         reset = reset or any(total.fell(getattr(now, name)) for name, total in self._totals.items())
         self.restarts += reset
+        self._behind = 0 if reset else self._behind
         requests = now.requests - (0 if reset else last.requests)
         self._requests += requests
         self._failures += now.failures - (0 if reset else last.failures)
@@ -159,7 +161,9 @@ class Statistics:
         self._compute += runtime - waited
         self._inferences += min(batched, ran) * rows_each + max(requests - batched, 0)
         counts = self._sizes(self._totals["batch"].bounds, *new["batch"]) * (1.0 if alone else ours)
-        counts[1] += max(ran - batched, 0)  # not batched: an execution for each request
+        unbatched = ran - batched - self._behind  # an execution for each
+        self._behind = max(-unbatched, 0) if alone and (batched or not ran) else 0
+        counts[1] += max(unbatched, 0)
         self._executions += counts
         self._batch_seconds += self._line.share(counts, runtime - waited, ran, rows_each)
 

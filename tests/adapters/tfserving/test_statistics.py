@@ -125,6 +125,24 @@ def test_the_profile_is_found_by_comparing(server: Server) -> None:
     assert profile.latency(16) == pytest.approx(0.020, rel=0.1)
 
 
+def test_batches_that_are_executed_while_the_page_is_read(server: Server) -> None:
+    """They are counted at their beginning, and how long they took at their end: no request was alone."""
+    statistics = Statistics(server.page(), 64)
+    for _ in range(3):
+        done = list(server.entries["runtime"])
+        server.execute(8, 8)
+        ended, server.entries["runtime"] = server.entries["runtime"], done
+        for _ in range(2):
+            statistics.add(server.page())
+        server.entries["runtime"] = ended
+        statistics.add(server.page())
+    server.execute(2, 1, batched=False)
+
+    found = counters(statistics, server)
+
+    assert found.batch_counts[[1, 8]].tolist() == [2, 3]
+
+
 def test_of_the_batches_of_all_models_a_share_is_ours(server: Server) -> None:
     """As large as that of the requests: else executions would seem to take a part of their time."""
     statistics = Statistics(server.page(), 64)
