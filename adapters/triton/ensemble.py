@@ -11,7 +11,7 @@ of a model reloads the ensemble, too, so that its statistics begin at 0 again.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -90,7 +90,7 @@ class EnsembleBackend:
         models = self._models(self._ensemble.original)
         least = self._least()
         for name, version in models.items():
-            self._members[name] = self._open(name, version, dict(_own(name, given)), least[name])
+            self._members[name] = self._open(name, version, _own(name, given, models), least[name])
         knobs = {
             name: [_prefixed(name, knob) for knob in member.space.knobs]
             for name, member in self._members.items()
@@ -207,7 +207,7 @@ class EnsembleBackend:
         for name, member in self._members.items():
             try:
                 with read_meanwhile(self._ensemble.sample):
-                    reports[name] = member.apply(Configuration(_own(name, configuration)))
+                    reports[name] = member.apply(Configuration(_own(name, configuration, self._members)))
                     if reports[name].changed:
                         self._wait_until_ready()
             except TunerError as error:
@@ -236,7 +236,7 @@ class EnsembleBackend:
     def hear_of(self, configurations: Collection[Configuration]) -> None:
         """Learn what other servers run that the same clients send to, model by model."""
         for name, member in self._members.items():
-            member.hear_of([Configuration(_own(name, other)) for other in configurations])
+            member.hear_of([Configuration(_own(name, other, self._members)) for other in configurations])
 
     def check(self, configuration: Configuration) -> None:
         """Raise what applying a configuration would raise at any model, before one is changed.
@@ -249,7 +249,7 @@ class EnsembleBackend:
         self.space.check_complete(configuration)
         least = self._least()  # an ensemble may have been deployed anew
         for name, member in self._members.items():
-            own = Configuration(_own(name, configuration))
+            own = Configuration(_own(name, configuration, self._members))
             size = own.get(MAX_BATCH_SIZE, 1.0)
             if 1 < size < least[name]:
                 raise _too_small(name, size, least[name])
@@ -347,6 +347,15 @@ def _of_model(model: str, error: InvalidInput) -> InvalidInput:
     return InvalidInput(setting, str(error).removeprefix(f"{error.setting}: "))
 
 
-def _own(model: str, prefixed: Mapping[str, T]) -> dict[str, T]:
+def _own(model: str, prefixed: Mapping[str, T], models: Iterable[str]) -> dict[str, T]:
+    """Return what is a model's own, without its name before it.
+
+    Another model's name may begin like it, as ``bert.v2`` beside ``bert``.
+    """
     start = f"{model}."
-    return {name.removeprefix(start): v for name, v in prefixed.items() if name.startswith(start)}
+    of_others = tuple(f"{other}." for other in models if other.startswith(start))
+    return {
+        name.removeprefix(start): value
+        for name, value in prefixed.items()
+        if name.startswith(start) and not name.startswith(of_others)
+    }

@@ -70,3 +70,16 @@ def test_who_can_tell_quantiles(monkeypatch: pytest.MonkeyPatch, cache: str, adv
         (note,) = [note for note in model.describe().notes if "latenc" in note]
 
     assert advice in note
+
+
+def test_a_model_whose_name_begins_like_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its own knobs, and its own grids."""
+    steps = 'ensemble_scheduling { step [{ model_name: "p" }, { model_name: "p.q" }] }'
+    showing(monkeypatch, pipe=steps, p="max_batch_size: 8", **{"p.q": "max_batch_size: 8"})
+
+    with closing(open_model(TARGET, {"p.q.instances": (1.0, 3.0)})) as ensemble:
+        grids = {knob.name: knob.grid for knob in ensemble.space.knobs}
+        ensemble.apply(ensemble.current())
+
+    assert len(grids) == 6
+    assert grids["p.q.instances"] == (1.0, 3.0) != grids["p.instances"]
