@@ -11,12 +11,15 @@ from tuner.adapters.tfserving.batching import parse_batching
 from tuner.errors import AdapterError
 from tuner.files.storage import read_file
 
-__all__ = ["first_seen", "notes_on_flags", "notes_on_unseen", "read_flags", "threads"]
+__all__ = ["NOTICED", "first_seen", "notes_on_flags", "notes_on_unseen", "read_flags", "threads"]
 
 ON = ("true", "1", "t", "yes", "y", "")
 PER_MODEL = "enable_per_model_batching_parameters"
 BATCHING = "enable_batching"
 FILE = "batching_parameters_file"
+POLLING = "file_system_poll_wait_seconds"
+NOTICED = 60.0
+"""Longest wait for the server to list a version, s: by default it looks at the folders each second."""
 PROC = Path("/proc")
 LARGEST_FILE = 1_000_000
 """Bytes of a file of batching parameters."""
@@ -70,11 +73,24 @@ def is_on(flags: Mapping[str, str], name: str) -> bool:
 
 
 def notes_on_flags(flags: Mapping[str, str] | None) -> list[str]:
-    """Return why versions cannot have batching parameters of their own; empty if they can."""
-    if flags is None or (is_on(flags, BATCHING) and is_on(flags, PER_MODEL)):
+    """Return why versions of ours are not loaded, or not with their own parameters; empty if they are."""
+    if flags is None:
         return []
-    missing = " ".join(f"--{name}" for name in (BATCHING, PER_MODEL) if not is_on(flags, name))
-    return [f"the server ignores a version's own batching parameters; start it with {missing}"]
+    notes = []
+    if missing := " ".join(f"--{name}" for name in (BATCHING, PER_MODEL) if not is_on(flags, name)):
+        notes.append(f"the server ignores a version's own batching parameters; start it with {missing}")
+    if not _looks(flags.get(POLLING, "")):
+        seldom = f"looks for new versions at its start only, or less often than every {NOTICED:g} s"
+        notes.append(f"the server {seldom}; start it with --{POLLING}=1")
+    return notes
+
+
+def _looks(text: str) -> bool:
+    """Whether a server looks at the folders often enough; with 0 it does so at its start, also for labels."""
+    try:
+        return 0 < float(text) <= NOTICED
+    except ValueError:  # not given, or nothing that it would start with
+        return True
 
 
 def notes_on_unseen(flags: Mapping[str, str] | None) -> list[str]:

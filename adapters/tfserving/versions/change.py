@@ -9,6 +9,7 @@ from typing import Protocol
 from tuner.adapters.live.waiting import comes_true, longer, wait_until
 from tuner.adapters.rollback import IN_DOUBT
 from tuner.adapters.tfserving.client import VersionState, VersionStatus
+from tuner.adapters.tfserving.flags import NOTICED
 from tuner.adapters.tfserving.versions.folders import Marker, Versions
 from tuner.adapters.tfserving.versions.room import Room
 from tuner.adapters.tfserving.versions.steering import Steering
@@ -18,14 +19,12 @@ __all__ = ["VersionChanger", "VersionServer"]
 
 POLL = 0.05
 """How often the server is asked whether a version has come or gone, s."""
-NOTICED = 60.0
-"""Longest wait for the server to list a version, s: by default it looks at the folders each second."""
 LINGER = 5.0
 """Longest wait for a version that is no longer wanted to be unloaded, s."""
 UNKNOWN = VersionStatus(VersionState.UNKNOWN, "")
 NOT_SEEN = (
-    "; the server has not looked at it: is base_path= the folder that it serves from? Where its "
-    "--model_config_file names versions, name that with config="
+    "; the server has not looked at it: is base_path= the folder that it serves from, and does it look there "
+    "(--file_system_poll_wait_seconds)? Where its --model_config_file names versions, name that with config="
 )
 
 

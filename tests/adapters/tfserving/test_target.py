@@ -80,6 +80,19 @@ def test_missing_flags_are_named() -> None:
     assert "--enable_batching" not in notes_on_flags({"enable_batching": "true"})[0]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "often"), [("1", True), ("60", True), ("", True), ("300", False), ("0", False), ("-1", False)]
+)
+def test_a_server_that_looks_for_versions_too_seldom(seconds: str, often: bool) -> None:
+    """With 0 it does so at its start only: no version of ours would ever be loaded, nor a label moved."""
+    flags = {"enable_batching": "1", "enable_per_model_batching_parameters": "1"}
+
+    notes = notes_on_flags({**flags, "file_system_poll_wait_seconds": seconds})
+
+    assert len(notes) == (not often)
+    assert all("start it with --file_system_poll_wait_seconds=1" in note for note in notes)
+
+
 def test_threads_of_the_server(tmp_path: Path) -> None:
     """From flags and from the file that one of them names."""
     file = tmp_path / "batching.pbtxt"
