@@ -67,7 +67,8 @@ def signature_inputs(metadata: Any, signature: str) -> list[Input]:
 
 def _input(name: str, info: Any) -> Input:
     if info.tensor_shape.unknown_rank:
-        raise InvalidInput(f"input {name}", "the model does not say how many dimensions it has")
+        fix = "leave --rate out, or name another signature with signature="
+        raise InvalidInput(f"input {name}", "the model does not say how many dimensions it has", fix)
     datatype = DATATYPES.get(info.dtype, f"number {info.dtype}")
     return Input(name, datatype, tuple(int(dim.size) for dim in info.tensor_shape.dim))
 
