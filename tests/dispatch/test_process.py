@@ -65,6 +65,38 @@ def test_the_end_answers_what_was_taken(monkeypatch: pytest.MonkeyPatch) -> None
     asyncio.run(main())
 
 
+def test_one_that_is_ending_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its control port says so from the first moment on: a load balancer that asks there sends no more."""
+    monkeypatch.setattr("tuner.dispatch.process.connect", lambda _: FakeServer("a:1"))
+
+    def get(address: tuple[str, int], path: str) -> tuple[int, bytes]:
+        with closing(HTTPConnection(*address, timeout=60)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    async def main() -> None:
+        places = {"http": "127.0.0.1:0", "control": "127.0.0.1:0"}
+        process = DispatchProcess(listening(5000.0, **places), lambda _: None)
+        found: list[tuple[int, bytes]] = []
+
+        async def drain(_longest: float) -> bool:
+            paths = ("/readyz", "/healthz")
+            found.extend([await asyncio.to_thread(get, process.control.address, path) for path in paths])
+            return True
+
+        monkeypatch.setattr(process.fronts, "drain", drain)
+        started = asyncio.Event()
+        serving = asyncio.ensure_future(process.serve(started.set))
+        await started.wait()
+        assert (await asyncio.to_thread(get, process.control.address, "/readyz"))[0] == 200
+        process.stop()
+        await serving
+        assert found == [(503, b'{"detail": "the dispatcher is ending"}'), (200, b'{"detail": "ok"}')]
+
+    asyncio.run(main())
+
+
 def test_changes_need_a_token_that_clients_need_not_have(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 ====================  ====================================================================================
 ``GET /metrics``      for Prometheus
 ``GET /healthz``      200 as long as the dispatcher works
-``GET /readyz``       200 as long as every session has a backend
+``GET /readyz``       200 as long as every session has a backend, until it begins to end
 ``GET /v1/state``     sessions, backends, knobs, totals and how many instances there should be, as JSON
 ``POST /v1/knobs``    changes knobs, as ``{"deferral": 0.5}``: all of them or none; needs the token
 ``POST /v1/reload``   reads the file again; a file with mistakes changes nothing; needs the token
@@ -157,9 +157,15 @@ class Control:
         if scope["path"] == "/healthz":
             return _said(200, "ok")
         if scope["path"] == "/readyz":
-            away = [name for name in self._dispatcher.sessions if not self._dispatcher.ready(name)]
-            return _said(503, f"no backend for {', '.join(away)}") if away else _said(200, "ok")
+            return self._readiness()
         return _said(404, "there are /metrics, /healthz, /readyz, /v1/state, /v1/knobs and /v1/reload")
+
+    def _readiness(self) -> _Answer:
+        """Say whether every session takes requests."""
+        if self._dispatcher.ending:
+            return _said(503, "the dispatcher is ending")
+        away = [name for name in self._dispatcher.sessions if not self._dispatcher.ready(name)]
+        return _said(503, f"no backend for {', '.join(away)}") if away else _said(200, "ok")
 
     def state(self) -> dict[str, Any]:
         """Return what there is, how it is set, and what was done."""

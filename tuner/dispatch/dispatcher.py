@@ -85,6 +85,11 @@ class Dispatcher:
         """The names of the sessions."""
         return tuple(self._pool_of)
 
+    @property
+    def ending(self) -> bool:
+        """Whether no more requests are taken, because it ends."""
+        return self._ending
+
     def ready(self, session: str | None = None) -> bool:
         """Return whether requests are taken, by one session or by any."""
         if self._ending:

@@ -142,6 +142,7 @@ class DispatchProcess:
             finally:
                 watching.cancel()
             self._say("ending: requests in progress are answered first")
+            self.dispatcher.stop_taking()
             await self.fronts.drain(DRAIN)
 
     async def reload(self) -> None:
