@@ -96,7 +96,7 @@ def parameters(url: SplitResult, known: Mapping[str, Option]) -> dict[str, str]:
     for name, values in parse_qs(url.query, keep_blank_values=True).items():
         if name not in known or len(values) != 1:
             raise InvalidInput(
-                "TARGET", f"option '{name}' is unknown or given twice", f"known: {', '.join(known)}"
+                "TARGET", f"option '{name}' is unknown or given twice", f"known: {', '.join(known) or 'none'}"
             )
         options[name] = values[0]
     return options

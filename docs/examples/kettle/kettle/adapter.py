@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 from typing import Any
-from urllib.parse import urlsplit
 
 import grpc
 
 from tuner.adapters import ApplyReport, Counters, Description, Endpoint, Grids, MonotonicTotals
+from tuner.adapters.connection.address import grpc_address, parse_address
 from tuner.adapters.connection.host import listening_processes
 from tuner.adapters.live.knobs import KnobKind, check
 from tuner.errors import InvalidInput, Refused, Unreachable
@@ -25,6 +25,7 @@ KINDS = {
 }
 GRIDS = {"tile": (-1.0, 1.0, 2.0, 4.0, 8.0), "workers": (1.0, 2.0, 4.0, 8.0)}
 NOTE = "a Kettle tells only mean latencies: for quantiles send requests with --rate"
+PORT, FORM = 7301, "write kettle://HOST:7301/MODEL"
 
 
 def knobs(grids: Grids) -> KnobSpace:
@@ -38,18 +39,17 @@ class KettleBackend:
     """One model on one Kettle server. It is asked whenever something is to be known."""
 
     def __init__(self, target: str, grids: Grids) -> None:
-        self._target, self._url = target, urlsplit(target)
-        self._model = self._url.path.strip("/")
-        if not (self._url.hostname and self._url.port and self._model):
-            raise InvalidInput("TARGET", f"'{target}' is incomplete", "write kettle://HOST:PORT/MODEL")
+        self._target = target
+        self._at = parse_address(target, scheme="kettle", port=PORT, options={}, form=FORM)
+        self._address = grpc_address(self._at.host, self._at.port)
         self.space = knobs(grids)
-        self._channel = grpc.insecure_channel(self._url.netloc)
+        self._channel = grpc.insecure_channel(self._address)
         self._totals = MonotonicTotals({"": self._counted(self._ask("Status"))})
 
     def describe(self) -> Description:
-        processes = listening_processes(self._url.hostname or "", self._url.port or 0)
+        processes = listening_processes(self._at.host, self._at.port)
         return Description(
-            target=self._target, server="kettle", version="1", model=self._model,
+            target=self._target, server="kettle", version="1", model=self._at.model,
             writable=True, quantiles=False, processes=processes, notes=(NOTE,),
         )  # fmt: skip
 
@@ -77,7 +77,7 @@ class KettleBackend:
         return None  # it makes no batches
 
     def endpoint(self) -> Endpoint:
-        return Endpoint(wire="kettle.wire", address=self._url.netloc, model=self._model)
+        return Endpoint(wire="kettle.wire", address=self._address, model=self._at.model)
 
     def close(self) -> None:
         self._channel.close()
@@ -92,6 +92,6 @@ class KettleBackend:
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 raise Refused(error.details()) from error
-            raise Unreachable(f"{self._url.netloc}: {error.details()}; is a Kettle running there?") from error
+            raise Unreachable(f"{self._address}: {error.details()}; is a Kettle running there?") from error
         except ValueError as error:  # gRPC's way to say that the channel is closed
-            raise Unreachable(f"{self._url.netloc}: the connection was closed") from error
+            raise Unreachable(f"{self._address}: the connection was closed") from error

@@ -7,27 +7,38 @@
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import replace
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from kettle.adapter import KINDS, knobs
 from kettle.server import SECONDS
 from tuner.adapters import ApplyReport, Counters, Description, Grids
+from tuner.adapters.connection.address import Option, parameters
 from tuner.adapters.live.knobs import check
+from tuner.errors import InvalidInput
 from tuner.knobs import Configuration
 from tuner.profile import BatchingProfile
 from tuner.profiler.source import ClientSample, HostReading
 
 __all__ = ["SimulatedKettle", "connect"]
 
+OPTIONS = {"rate": Option("40", "requests/s"), "seed": Option("0", "of the times at which they come")}
+
 
 def connect(target: str, grids: Grids) -> SimulatedKettle:
     """Open a target: what the entry point names."""
-    options = parse_qs(urlsplit(target).query)
-    rate, seed = (float(options.get(name, [usual])[0]) for name, usual in (("rate", "40"), ("seed", "0")))
-    return SimulatedKettle(target, grids, rate=rate, seed=int(seed))
+    given = parameters(urlsplit(target), OPTIONS)
+    try:
+        rate, seed = float(given["rate"]), int(given["seed"])
+    except ValueError:
+        rate, seed = math.nan, 0
+    if not (0 < rate < math.inf and seed >= 0):
+        problem = f"'{target}' needs a rate above 0, and a seed that is a whole number"
+        raise InvalidInput("TARGET", problem, "write kettlesim://tea?rate=40&seed=1")
+    return SimulatedKettle(target, grids, rate=rate, seed=seed)
 
 
 class SimulatedKettle:

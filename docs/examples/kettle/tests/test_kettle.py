@@ -14,6 +14,7 @@ from kettle.simulated import SimulatedKettle
 
 from tuner.adapters import Backend, connect
 from tuner.agents import State
+from tuner.errors import InvalidInput
 from tuner.knobs import Configuration, Knob, KnobSpace
 from tuner.testing import AgentContract, BackendContract
 from tuner.testing.agent import Valley, run
@@ -25,6 +26,24 @@ def running() -> Iterator[tuple[str, Kettle]]:
     server, port, kettle = serve()
     yield f"kettle://127.0.0.1:{port}/tea", kettle
     server.stop(0)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "kettle://127.0.0.1:x/tea",
+        "kettle://127.0.0.1:7301",
+        "kettle://127.0.0.1:7301/tea?rate=40",
+        "kettlesim://tea?rate=many",
+        "kettlesim://tea?rate=0",
+        "kettlesim://tea?seed=-1",
+        "kettlesim://tea?rat=40",
+    ],
+)
+def test_targets_that_cannot_be_used(target: str) -> None:
+    """They are refused before any server is asked; the commands print what is wrong in a sentence."""
+    with pytest.raises(InvalidInput, match="TARGET: "):
+        connect(target)
 
 
 class TestKettle(BackendContract):
