@@ -145,7 +145,8 @@ def triton_cpu(
     if isinstance(load, str):
         load = workload(load, setting.load.nominal or model.rate)
     if not carry_over:
-        fixed = replace(setting, load=Load(workload=load or _batched_load(setting.load.rate or model.rate)))
+        offered = load or _batched_load(setting.load.rate or model.rate)
+        fixed = replace(setting, load=Load(workload=offered), window=setting.seconds)
         return batched_env(BatchedEnv, model, fixed, episode_windows=episode_windows, levels=levels)
     objective = model_objective(model, setting.objective)
     return TritonCPUEnv(

@@ -25,6 +25,8 @@ from tuner.envs.vector import ServingVectorEnv
 from tuner.errors import InvalidInput, Refused
 from tuner.knobs import Configuration
 from tuner.measurement import Measurement
+from tuner.objective import Objective, parse_slo
+from tuner.setting import Load, Setting
 from tuner.testing.environment import EnvironmentContract
 from tuner.workload import workload
 from tuner.workload.schedule import RateSchedule
@@ -239,6 +241,16 @@ def test_a_workload_may_have_a_rate_of_its_own(carry_over: bool) -> None:
             InvalidInput, match=r"^rate: .* stands beside a workload with a nominal rate of 150"
         ):
             triton_cpu(rate=rate, **arguments)
+
+
+@pytest.mark.parametrize("carry_over", [True, False])
+def test_a_setting_that_leaves_the_window_open(carry_over: bool) -> None:
+    """It has five seconds, as without a setting, and not those of a thousand requests."""
+    setting = Setting(objective=Objective(slo=parse_slo("p95=30ms")), load=Load(rate=50.0))
+
+    _, info = triton_cpu(setting, carry_over=carry_over).reset(seed=1)
+
+    assert info["measurement"].seconds == pytest.approx(5.0)
 
 
 def test_rates_drawn_from_a_range_without_carrying_over() -> None:
