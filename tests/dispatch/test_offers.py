@@ -69,6 +69,35 @@ def test_late_requests_hold_up_no_others(policy: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("policy", ["symphony", "eager"])
+def test_what_waits_has_no_new_slo_before_a_new_scheduler(policy: str) -> None:
+    """As where a backend comes or a limit is set: requests that come then are in time all the same."""
+
+    async def main() -> None:
+        found = bench(servers=1, policy=policy)
+        async with found as dispatcher:
+            loop = asyncio.get_running_loop()
+            for _ in range(2 * ENOUGH):
+                await reply_to(dispatcher, request())
+            burst = [
+                asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=loop.time() + 20.0))))
+                for _ in range(120)
+            ]
+            await asyncio.sleep(15 * MS)
+            dispatcher.pools[0].restart()
+            await asyncio.sleep(2 * MS)
+            new = []
+            for _ in range(10):
+                new += [asyncio.ensure_future(outcome(reply_to(dispatcher, request()))) for _ in range(6)]
+                await asyncio.sleep(20 * MS)
+            answers = await asyncio.gather(*new)
+            late = await asyncio.gather(*burst)
+        assert [type(one) for one in answers] == [Reply] * len(answers)
+        assert [type(one) for one in late] == [Reply] * len(late)
+
+    run(main())
+
+
 def test_how_many_late_requests_may_wait() -> None:
     """As many as the queue holds, each until its client gives up; one that leaves makes room for another."""
 

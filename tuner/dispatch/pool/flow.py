@@ -119,8 +119,13 @@ class Flow:
             self.retry(one, reason, status)
         self.set_timer()  # if nothing waits, the timer is still the old scheduler's
 
-    def submit(self, pending: Pending) -> None:
-        """Let a request arrive at the scheduler, with an entry for each of its items, or one of its size."""
+    def submit(self, pending: Pending, *, again: bool = False) -> None:
+        """Let a request arrive at the scheduler, with an entry for each of its items, or one of its size.
+
+        Args:
+            pending: The request.
+            again: Whether it has waited before: then it has no new SLO.
+        """
         place = self._stream_of(pending)
         assert self.scheduler is not None
         now, told = self._clock.now(), self.told
@@ -136,9 +141,12 @@ class Flow:
         given = pending.due - self._clock.origin - now  # s that its client gives it from now on
         left = told.time_left(place, items, given, self._lanes.idle_servers)
         pending.trial = left > given
+        slo = queue.session.slo
         if offered:  # a server has nothing to do: it must not wait for as long as its client would
             left = min(left, SOON * told.shortest(place, max(items, told.brief(place))))
-        early = max(queue.session.slo - left, 0.0)
+        elif again and pending.due > pending.arrived + slo:
+            left = min(left, pending.arrived + slo - self._loop.time())
+        early = max(slo - left, 0.0)
         commands: list[Command] = []
         for number in self.entries.add(pending, entries):
             commands += self.scheduler.arrive(place, now, number, items=items, early=early)
@@ -250,7 +258,7 @@ class Flow:
         if may_try and self._hand_over(pending):
             return
         if self.scheduler is not None and may_try and self._in_time(pending):
-            self.submit(pending)
+            self.submit(pending, again=True)
         else:
             pending.refuse(status, reason)
 

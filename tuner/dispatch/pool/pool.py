@@ -156,7 +156,7 @@ class Pool:
             if pending.dropped:  # by another pool
                 self._flow.put_off(pending, waited=waited)
             else:
-                self._flow.submit(pending)
+                self._flow.submit(pending, again=waited)
 
     def changed(self, server: WatchedServer) -> None:
         """A server came or went, or has other limits: begin again with those that are up."""
