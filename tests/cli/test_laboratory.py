@@ -115,6 +115,15 @@ def test_a_policy_for_another_objective_is_refused(tuner: Say, fails: Say, agent
     assert words in fails("recommend", "sim://mlp?rate=100", *GRID, *other)
 
 
+def test_a_policy_that_was_trained_with_a_cost_of_changes_is_recommended_by(tuner: Say, fails: Say) -> None:
+    """It is for that cost, which each command that takes a policy can be given."""
+    tuner("train", *SMALL, *GRID, "--change-cost", "1", "--windows", "2", "--out", "policy")
+    recommend = ("recommend", "sim://mlp?rate=100", *GRID, "--slo", "p95=30ms", "--policy", "policy")
+
+    assert "changes at 1 times their cost" in tuner(*recommend, "--change-cost", "1", "--windows", "1")
+    assert "changes at 1 times their cost, not for" in fails(*recommend)
+
+
 @pytest.mark.slow
 def test_seeds_are_trained_side_by_side(tuner: Say, tmp_path: Path) -> None:
     """In processes; each has a folder of its own, and is the training that its seed alone gives."""

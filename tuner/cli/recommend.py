@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "recommend", "with_what_runs"]
 
 EXAMPLES = """Example: [bold]tuner recommend triton://127.0.0.1:8001/resnet50 --slo p95=30ms[/bold]"""
+CHANGE_COST = (
+    "Weight of what changes cost, as in the training of the policy; without --policy it changes nothing."
+)
 
 
 @fields_as_options
@@ -31,8 +34,9 @@ def recommend(
     setting: Annotated[
         Setting,
         Fields(
-            "slo", "objective", "rate", "arrival", "shapes", "foreign_limit",
+            "slo", "objective", "change_cost", "rate", "arrival", "shapes", "foreign_limit",
             "sli_prometheus", "sli_query", "sli_token_file", "grids", "window",
+            help={"change_cost": CHANGE_COST},
         ),
     ],
     windows: Annotated[
