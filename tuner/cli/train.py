@@ -74,8 +74,9 @@ def train(
 ) -> None:
     """Learn a policy in a simulated server or cluster; `tuner run --policy` starts from RRL's for a server.
 
-    Policies of other agents are for `tuner evaluate`. After an interruption the same command goes on with the
-    training; it first repeats what was recorded, which takes about as long as before.
+    Policies of other agents are for `tuner recommend` and `tuner evaluate`. After an interruption the same
+    command goes on with the training; it first repeats what was recorded, which takes about as long as
+    before.
     """
     from dataclasses import replace
 
