@@ -73,6 +73,25 @@ def test_limits_that_are_not_named_stay_as_they_are() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("limit", [None, 0])
+def test_a_limit_that_no_server_has_said_yet(limit: int | None) -> None:
+    """What is shown before a backend has come leaves the backend's own limit when it is written back."""
+
+    async def main() -> None:
+        found = bench({"max_batch": limit, "slo_ms": 500.0}, servers=1, policy="eager")
+        server = found.servers["a:1"]
+        server.alive = False
+        async with found as dispatcher:
+            shown = current(dispatcher.pools)
+            assert shown["m.max_batch"] == (1024 if limit is None else 1)
+            await set_knobs(dispatcher.pools, shown)
+            server.alive = True
+            await asyncio.sleep(1.0)
+            assert dispatcher.pools[0].largest("m") == (16 if limit is None else 1)
+
+    run(main())
+
+
 def test_a_limit_beyond_what_can_be_set_is_shown_as_the_most() -> None:
     """What is shown can be written back."""
 

@@ -33,8 +33,8 @@ LARGEST = {"max_batch": 1024, "queue": 1_000_000}
 def current(pools: Sequence[Pool]) -> dict[str, float]:
     """Return the values of all knobs, to be shown.
 
-    A batch limit that nobody set shows what the server allows, or the most that can be set if that is less.
-    Written back, it would become a setting.
+    A batch limit that nobody set shows what the server allows, or the most that can be set if that is less
+    or no server has said it yet. Written back, it would become a setting.
     """
     rules = pools[0].rules
     found = dict(configuration_of(rules.options.get(TUNED, SymphonyOptions())))
@@ -42,8 +42,9 @@ def current(pools: Sequence[Pool]) -> dict[str, float]:
         found = {"policy": float(POLICIES.index(rules.policy)), **found}
     for pool in pools:
         for session in pool.sessions:
-            largest = session.max_batch or pool.largest(session.name) or 1
-            found[f"{session.name}.max_batch"] = float(min(largest, LARGEST["max_batch"]))
+            most = LARGEST["max_batch"]
+            largest = 1 if session.max_batch == 0 else session.max_batch or pool.largest(session.name) or most
+            found[f"{session.name}.max_batch"] = float(min(largest, most))
             found[f"{session.name}.queue"] = float(session.queue)
     return found
 
