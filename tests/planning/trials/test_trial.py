@@ -16,7 +16,7 @@ from tuner.planning.pools.planner import Order, make_order, plan_order
 from tuner.planning.trials.candidate import Candidates, kept_sizes, rough_ceilings
 from tuner.planning.trials.plan import plan_by_trials
 from tuner.planning.trials.trial import FIRST, LAST, SLACK, Evaluate, run_trials
-from tuner.workload.sizes import parse_sizes
+from tuner.workload.sizes import SizeDistribution, parse_sizes
 
 
 def make(budget: float, **session: object) -> Scenario:
@@ -95,6 +95,21 @@ def test_a_ceiling_goes_by_all_requests_and_not_by_those_that_must_be_in_time() 
     plan = plan_by_trials(order, evaluate)
 
     assert list(plan.chosen.counts.values()) == [3, 5, 0]
+
+
+def test_a_bound_goes_by_all_requests_too() -> None:
+    """Four instances that take 4 ms for each of the 60 % that must be in time serve 1,667 requests/s."""
+    table = np.zeros(1001)
+    table[[100, 900]] = 2 / 3, 1 / 3
+    sizes = SizeDistribution(name="two", probability=table)
+    order = make_order(make(4.0, quantile=0.6))._replace(sizes=sizes)
+    _, evaluate = ideal(order, {(4, 0, 0): 0.95})
+
+    plan = plan_by_trials(order, evaluate)
+
+    assert list(plan.chosen.counts.values()) == [4, 0, 0]
+    assert plan.chosen.bound == pytest.approx(4 / 0.004 / 0.6)
+    assert plan.chosen.bound == pytest.approx(plan.chosen.ceiling)
 
 
 @pytest.mark.parametrize("quantile", [0.5, 0.9, 0.95, 0.99])

@@ -62,7 +62,7 @@ def make_terms(latency: np.ndarray, slo: float, probability: np.ndarray) -> Term
     Args:
         latency: Execution time by type and items, never falling.   # (T, S+1) s
         slo: s.
-        probability: Of each size.   # (S+1,); [0] is 0
+        probability: Of a request that must be served, by size.   # (S+1,); [0] is 0
     """
     sizes = np.arange(probability.size)
     largest = int(np.flatnonzero(probability)[-1])

@@ -33,9 +33,10 @@ def plan_by_trials(order: Order, evaluate: Evaluate) -> PoolPlan:
     """
     session, offers = order.session, order.offers
     kept = kept_sizes(order.sizes, session.quantile)
-    terms = make_terms(offers.latency, session.slo, kept.probability)
-    check_servable(session, kept, offers, terms, order.budget)
     mass = kept_mass(order.sizes.probability, session.quantile)
+    # Like the ceilings, the bounds are of all requests, of which some need not be served.
+    terms = make_terms(offers.latency, session.slo, mass)
+    check_servable(session, kept, offers, terms, order.budget)
     candidates = make_candidates(offers, terms, session.slo, mass, order.budget)
     trials = run_trials(candidates, evaluate)
     if not any(trials.finalists.values()):
