@@ -317,7 +317,7 @@ class Setting:
         metadata=option(
             "server",
             kind=Path,
-            help="A server model from `tuner calibrate`; default: the demo's MLP.",
+            help="A server model from `tuner calibrate`, in place of the environment's own.",
         ),
     )
     """The model of the server, where it is simulated; None: the environment's own."""
