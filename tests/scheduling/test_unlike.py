@@ -71,6 +71,22 @@ def test_a_useless_accelerator_does_no_harm(policy: tuple[str, dict[str, Any]], 
         assert 0 < good(alone, arrivals, 50) <= good(both, arrivals, 50)
 
 
+def test_a_fast_accelerator_that_hangs_keeps_no_request_from_slow_ones() -> None:
+    """Its first batch never ends: three slow ones serve as many as beside one as slow as they."""
+    times = np.cumsum(np.random.default_rng(1).exponential(1 / 1200, 600)).tolist()
+    arrivals = [(time, 0, 0) for time in times]
+    line = [0.0, *(10.0 + 2 * size for size in range(1, 25))]
+
+    def served(factor: float) -> int:
+        spec = cluster([0, 1, 1, 1], (50, [[factor * each for each in line], line]))
+        policy = build_policy("symphony", spec, options_of("symphony")())
+        trace = drive(policy, arrivals, stretch=[1e6, *[1.0] * len(arrivals)], until=times[-1])
+        assert trace.batches[0][1].accelerator == 0
+        return good(trace, arrivals, 50)
+
+    assert served(0.7) > 0.95 * served(1.0) > 400
+
+
 @pytest.mark.parametrize("policy", AT_ONCE, ids=str)
 def test_the_accelerator_that_is_free_first_must_be_of_use(policy: tuple[str, dict[str, Any]]) -> None:
     """Accelerator 1 is idle all the time, and too slow: nothing is dropped, nothing is sent there."""

@@ -170,6 +170,8 @@ def can_serve(cluster: Cluster, session: int, kind: int) -> bool:
 def next_kind(cluster: Cluster, fleet: Fleet, session: int, count: int, latest: float) -> int:
     """Return the kind of the accelerator that is free first, of those that would do if they were free.
 
+    What hangs is left out: nobody knows whether it will be free.
+
     Args:
         cluster: Its ``board`` has the time.
         fleet: What is known of the accelerators.
@@ -180,7 +182,7 @@ def next_kind(cluster: Cluster, fleet: Fleet, session: int, count: int, latest: 
     best, first, accelerator = -1, np.inf, -1
     for index in range(fleet.kinds.size):
         kind = fleet.kinds[index]
-        if in_time(cluster, session, kind, count, -np.inf, latest):
+        if in_time(cluster, session, kind, count, -np.inf, latest) and not _hangs(cluster, fleet, kind):
             free, place = least_key(fleet.of_kind[kind]), least_index(fleet.of_kind[kind])
             if best < 0 or free < first or (free == first and place < accelerator):
                 best, first, accelerator = kind, free, place
@@ -189,13 +191,28 @@ def next_kind(cluster: Cluster, fleet: Fleet, session: int, count: int, latest: 
 
 @njit_flat
 def _fastest_kind(cluster: Cluster, fleet: Fleet, session: int, count: int) -> int:
-    """Return the kind of accelerator on which a batch takes the least time."""
-    best = fleet.kinds[0]
-    for index in range(1, fleet.kinds.size):
+    """Return the kind on which a batch takes the least time; one that hangs only if no other can serve."""
+    best, least = -1, (1, np.inf)
+    for index in range(fleet.kinds.size):
         kind = fleet.kinds[index]
-        if cluster.latency[kind, session, count] < cluster.latency[best, session, count]:
-            best = kind
+        useless = _hangs(cluster, fleet, kind) or not can_serve(cluster, session, kind)
+        offer = (1 if useless else 0, cluster.latency[kind, session, count])
+        if best < 0 or offer < least:
+            best, least = kind, offer
     return int(best)
+
+
+@njit_flat
+def _hangs(cluster: Cluster, fleet: Fleet, kind: int) -> bool:
+    """Whether each accelerator of a kind is late with its batch by more than that takes: it may never end."""
+    if least_key(fleet.of_kind[kind]) < np.inf:
+        return False
+    for accelerator in range(cluster.accelerators.size):
+        if cluster.accelerators[accelerator].kind == kind:
+            end = fleet.sent[accelerator, 0].start + 2 * fleet.sent[accelerator, 0].length
+            if cluster.accelerators[accelerator].outstanding == 0 or end >= cluster.board[0].now:
+                return False
+    return True
 
 
 @njit_flat

@@ -112,13 +112,23 @@ class Base:
         if len(self.kinds) == 1 or not line.queue:
             return self.kinds[0]
         latest = line.queue[0].deadline
-        good = [kind for kind in self.kinds if self.ends_by(line, kind, count, -inf, latest)]
+        alive = [kind for kind in self.kinds if not self.hangs(kind)]
+        good = [kind for kind in alive if self.ends_by(line, kind, count, -inf, latest)]
         if not good:
-            return min(self.kinds, key=lambda kind: float(line.latency[kind, count]))
+            budget = line.slo - self.delays.response + TOLERANCE
+            served = [kind for kind in alive if self.delay(1) + line.latency[kind, 1] <= budget]
+            return min(served or self.kinds, key=lambda kind: float(line.latency[kind, count]))
         free = {kind: min(each.free for each in self.machines if each.kind == kind) for kind in good}
         if min(free.values()) == inf:
             return good[0]
         return min((each for each in self.machines if each.kind in good), key=lambda each: each.free).kind
+
+    def hangs(self, kind: int) -> bool:
+        """Whether all machines of a kind are late with their batch by more than it takes."""
+        own = [each for each in self.machines if each.kind == kind]
+        return all(each.free == inf and each.batches for each in own) and all(
+            each.batches[0][0] + 2 * each.batches[0][1] < self.now for each in own
+        )
 
     def first_to_end(self, line: Line, count: int) -> Machine:
         """The machine on which a batch that is sent now ends first."""

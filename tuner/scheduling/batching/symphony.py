@@ -26,7 +26,8 @@ Where we differ:
   one with the accelerator that is free first. It may be sent to each of them, so each kind has a dispatch
   order. Where something must be given up, it is planned for the fastest kind or, when an accelerator has
   come for it, for the one that would answer it first.
-* An accelerator whose batch has not ended in time gets nothing until it has.
+* An accelerator whose batch has not ended in time gets nothing until it has, and no candidate is planned for
+  a kind of which each hangs: its batch is late by more than it takes.
 
 At deferral 0 this is work-conserving like :mod:`~.eager`; it differs from it in that batches
 are formed by the drop rule and that there are other dispatch orders.
