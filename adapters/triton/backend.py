@@ -171,6 +171,11 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         return self._client.config_of(model)
 
     @property
+    def unknown_fields(self) -> str:
+        """That a change would lose fields of the model; empty if not. An ensemble itself is never changed."""
+        return "" if self._client.reads_all or is_ensemble(self.original) else NEWER
+
+    @property
     def lifetime_compute(self) -> float:
         """Time in execution of all requests that the server had counted before this was opened, s."""
         return self._lifetime_compute
@@ -194,7 +199,7 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
             quantiles=bool(exported),
             lacks=lacks,
             quantile_memory=QUANTILE_MEMORY if exported else 0.0,
-            read_only=[*([why] if why else []), *([] if self._client.reads_all else [NEWER])],
+            read_only=[each for each in (why, self.unknown_fields) if each],
             on_gpu=on_gpu(self.original),
             notes=[*self._bounded(), *([limited] if lacks or not exported else [])],
             without_knobs=left_alone(self.original, self._space.names),
@@ -209,8 +214,8 @@ class TritonBackend(LiveBackend[TritonTarget, TritonClient]):
         return [*rows, *within, *unheeded, *([ADDED] if self._adds_batching else [])]
 
     def _check_writable(self) -> None:
-        if not self._client.reads_all:
-            raise ReadOnly(NEWER)
+        if self.unknown_fields:
+            raise ReadOnly(self.unknown_fields)
 
     def _checked(self, configuration: Configuration) -> tuple[Configuration, Configuration]:
         running, wanted = super()._checked(configuration)

@@ -176,10 +176,13 @@ class EnsembleBackend:
             for name, member in self._members.items()
             for note in left_alone(member.original, member.space.names)
         )
-        notes = (*described.notes, made_of, *alone, *self._left_out)
         # Also those whose knobs have one value each: every change sets them to it.
         turns = tuple(name for name, member in self._members.items() if member.space.names)
-        return replace(described, notes=notes, without_knobs=alone, turns=turns)
+        unknown = [(name, self._members[name].unknown_fields) for name in turns]
+        read_only = tuple(f"{name}: {why}" for name, why in unknown if why)
+        notes = (*read_only, *described.notes, made_of, *alone, *self._left_out)
+        writable = described.writable and not read_only
+        return replace(described, writable=writable, notes=notes, without_knobs=alone, turns=turns)
 
     def current(self) -> Configuration:
         """Read from the server what its models run."""

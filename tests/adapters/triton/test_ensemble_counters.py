@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.adapters.triton.test_deployed_anew import CACHED
-from tests.adapters.triton.test_limits import serving
+from tests.adapters.triton.test_limits import Server, serving
 from tuner.adapters.triton import backend
 from tuner.adapters.triton.opening import open_model
 
@@ -83,3 +84,24 @@ def test_a_model_whose_name_begins_like_anothers(monkeypatch: pytest.MonkeyPatch
 
     assert len(grids) == 6
     assert grids["p.q.instances"] == (1.0, 3.0) != grids["p.instances"]
+
+
+@pytest.mark.parametrize(("model", "writable"), [("pipe", True), ("q", False)])
+def test_fields_that_are_not_known_here(monkeypatch: pytest.MonkeyPatch, model: str, writable: bool) -> None:
+    """A change would lose those of a model; the ensemble itself is never changed."""
+    showing(monkeypatch)
+    asked = Server.get_model_config
+
+    def with_more(server: Server, name: str, *args: Any, **more: Any) -> Any:
+        answer = asked(server, name, *args, **more)
+        if name == model:
+            answer.config.MergeFromString(b"\xfa\x3f\x01x")  # field 1023
+        return answer
+
+    monkeypatch.setattr(Server, "get_model_config", with_more)
+
+    with closing(open_model(TARGET, {})) as ensemble:
+        described = ensemble.describe()
+
+    assert described.writable == writable
+    assert described.notes[0].startswith("q: the model's configuration has fields") != writable

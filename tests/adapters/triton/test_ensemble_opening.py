@@ -58,6 +58,7 @@ class Server:
             space=SimpleNamespace(knobs=self.knobs, names=[knob.name for knob in self.knobs]),
             lifetime_compute=self.compute.get(name, 0.0),
             load_timeout=60.0,
+            unknown_fields="",
             current=dict,
             batch_limit=lambda: max(1, model_limit(self.configs[name])),
             check=lambda _: None,
