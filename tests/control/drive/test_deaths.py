@@ -11,6 +11,8 @@ from tests.builders import SPACE, ScriptedAgent, configuration
 from tests.control.drive.driver_bed import FakeClock, FakeServer, away, drive
 from tuner.adapters.backend import ApplyReport
 from tuner.agents.agent import State
+from tuner.control import Driver
+from tuner.errors import AdapterError, TimedOut
 from tuner.knobs import Configuration
 
 
@@ -37,6 +39,9 @@ def test_what_was_good_and_kills_the_server_by_now_is_not_put_back_for_ever() ->
     assert deaths == [configuration(2)] * driver.loop.memory.limits.breaker
     assert server.running == driver.loop.last_good == configuration()
     assert driver.loop.memory.banned(driver.loop.level) == [SPACE.encode(configuration(2))]
+
+
+GOOD = configuration(2)
 
 
 class Curious(ScriptedAgent):
@@ -72,3 +77,45 @@ def test_a_server_that_dies_of_one_change_after_the_other_is_spared(first: Confi
     assert len(deaths) == 5
     assert pauses[2] > 4 > pauses[1]
     assert pauses[3] > 9
+
+
+def after_three_deaths(error: AdapterError, *, late: bool) -> tuple[Driver, FakeServer]:
+    """Return a driver of a server that has died of three changes, and then fails once to restore what it ran.
+
+    Args:
+        error: How that fails.
+        late: Whether it comes about all the same.
+    """
+    server, deaths = FakeServer(FakeClock(), lambda c: 0.02 if c != GOOD else 0.015), list[Configuration]()
+    driver, _ = drive(server, GOOD)
+    driver.step()
+    driver.step()
+    driver.loop.agent = Curious()
+    apply, fails = server.apply, [error]
+
+    def die(wanted: Configuration) -> ApplyReport:
+        if wanted == GOOD and len(deaths) == 3 and fails:
+            if late:
+                apply(wanted)
+            raise fails.pop()
+        report = apply(wanted)
+        if wanted != GOOD:
+            deaths.append(wanted)
+            away(server, configuration())
+        return report
+
+    server.apply = die  # type: ignore[method-assign]
+    while fails:
+        driver.step()
+    return driver, server
+
+
+def test_what_is_put_back_late_ends_no_row_either() -> None:
+    """As what is put back at once: the server has died of all that was new."""
+    driver, _ = after_three_deaths(TimedOut("no answer in time"), late=True)
+    driver.step()
+    driver.step()
+
+    assert driver.running == GOOD
+    assert driver.loop.memory.breaker_open_for > 0
+    assert driver.loop.memory.deaths == 3

@@ -95,7 +95,10 @@ class Actuator:
         record = self._write_down(replace(record, outcome="decided"))
         back = isinstance(decision, Rollback)
         judged = isinstance(decision, Apply) and decision.judged
-        change = Unconfirmed(self._reconciler.running, decision.configuration, back, judged=judged)
+        restores = isinstance(decision, Apply) and decision.restores
+        change = Unconfirmed(
+            self._reconciler.running, decision.configuration, back, judged=judged, restores=restores
+        )
         older = self._reconciler.unconfirmed
         self._older_may_come = older is not None
         # It replaces an older one. If Ctrl-C breaks it off, `finish` has to know that it is ours.
@@ -178,9 +181,8 @@ class Actuator:
         self.applied += report.changed
         cost = report.cost if report.changed else ApplyCost.FREE
         previous = left_behind(self._loop.space, change.previous, change.wanted)
-        restores = isinstance(decision, Apply) and decision.restores
         now = self._clock.now()
-        self._loop.observe(on.InForce(previous, change.back, now, cost, change.judged, restores))
+        self._loop.observe(on.InForce(previous, change.back, now, cost, change.judged, change.restores))
         return Outcome("applied", report=report)
 
     def _set_meanwhile(self, decision: Apply | Rollback) -> str:

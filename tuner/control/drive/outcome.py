@@ -56,6 +56,8 @@ class Unconfirmed(NamedTuple):
     """Whether the server had begun with it when the waiting ended, and may be at it still."""
     taken_back: bool = False
     """Whether one of several replicas refused it: another that comes to run it has to go back."""
+    restores: bool = False
+    """Whether it puts back what the server had lost."""
 
 
 def as_seen(

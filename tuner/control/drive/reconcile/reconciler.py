@@ -229,7 +229,9 @@ class Reconciler:
         if record is not None or change.write_came is not None:  # else an earlier process has counted it
             cost = space.apply_cost(change.previous, self.running)
             self.confirmed += 1
-        self._loop.observe(on.InForce(previous, change.back, self._now(), cost, change.judged))
+        self._loop.observe(
+            on.InForce(previous, change.back, self._now(), cost, change.judged, change.restores)
+        )
 
     def _respect(self, found: Configuration) -> None:
         """Go on from a configuration that somebody else has set. A pin moves there, so as to fight nobody."""
