@@ -12,7 +12,7 @@ from tests.control.drive.driver_bed import FakeClock, FakeServer, away, drive
 from tuner.adapters.backend import ApplyReport
 from tuner.agents.agent import State
 from tuner.control import Driver
-from tuner.errors import AdapterError, TimedOut
+from tuner.errors import AdapterError, Refused, TimedOut
 from tuner.knobs import Configuration
 
 
@@ -119,3 +119,14 @@ def test_what_is_put_back_late_ends_no_row_either() -> None:
     assert driver.running == GOOD
     assert driver.loop.memory.breaker_open_for > 0
     assert driver.loop.memory.deaths == 3
+
+
+def test_what_it_has_lost_is_put_back_all_the_same() -> None:
+    """The circuit breaker holds what is new, and what the server lived with only once it refuses that."""
+    driver, server = after_three_deaths(Refused("out of memory"), late=False)
+    assert (server.running, driver.loop.memory.breaker_open_for > 0) == (configuration(), True)
+
+    driver.step()
+
+    assert server.running == GOOD
+    assert driver.loop.memory.breaker_open_for > 0

@@ -226,7 +226,7 @@ class ControlLoop:
         """
         memory, decision, probation = self.memory, change.decision, self.memory.probation
         if not change.tried:
-            memory.failed()
+            memory.failed(repair=isinstance(decision, Apply) and decision.restores)
         if isinstance(decision, Rollback):
             if change.refused and memory.breaker_open_for:
                 # Until the breaker has closed, and the window after that.

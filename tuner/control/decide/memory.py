@@ -110,6 +110,8 @@ class Memory:
         """Changes in a row that failed."""
         self.deaths = 0
         """New changes in a row that the server died of, as far as is known, before a window judged them."""
+        self.failed_repairs = 0
+        """Changes in a row that were to put back what the server had lost, and failed."""
         self.lost_in_a_row = 0
         """How often the last good configuration was lost, and put back, since a usable window."""
         self.breaker_open_for = 0
@@ -194,6 +196,15 @@ class Memory:
         last = list(self._charged)[-windows:]
         return bool(last) and sum(last) >= rate * self.limits.budget * len(last)
 
+    @property
+    def spares_repairs(self) -> bool:
+        """Whether the circuit breaker also holds what puts back what the server lived with.
+
+        Not where it has opened for deaths, until the server refuses that, too.
+        """
+        refuses = self.deaths < self.limits.breaker or self.failed_repairs >= self.limits.breaker
+        return refuses and self.breaker_open_for > 0
+
     def budget_text(self) -> str:
         """Return how much of the error budget is used, in words."""
         return f"{sum(self._charged):.3g} of {self._allowed:g} windows of the SLO error budget used"
@@ -264,6 +275,7 @@ class Memory:
         That it has got back what it lost when it died does not say that it bears the next change.
         """
         self.count_change(now, cost)
+        self.failed_repairs = 0
         if not (restores and self.deaths >= self.limits.breaker):
             self.failed_changes = self.breaker_open_for = 0
 
@@ -271,9 +283,10 @@ class Memory:
         """Count a change within the hour; times, in s, do not go back."""
         self._changes = [*(one for one in self._changes if one[0] > now - HOUR), (now, cost)]
 
-    def failed(self) -> None:
+    def failed(self, *, repair: bool = False) -> None:
         """A change failed: after several in a row none is tried for a while, each time twice as long."""
         self.failed_changes += 1
+        self.failed_repairs += repair
         beyond = self.failed_changes - self.limits.breaker
         if beyond >= 0:
             self.breaker_open_for = min(OPEN * 2**beyond, LONGEST_OPEN)
