@@ -228,7 +228,8 @@ def largest_request(rows: Buckets | None, ran: float = math.inf, *, alone: bool 
     Args:
         rows: The histogram of rows of requests, since the server started; None if none was batched.
         ran: The lowest batch limit that served these clients. Larger requests than that are only taken into
-            account where there surely were some: else what runs could not be changed, nor come back.
+            account where there surely were some: else what runs could not be changed, nor come back. Where
+            there were, it tells nothing: clients may send larger ones since a limit was raised.
         alone: Whether the server has no requests to other models: then the largest was surely one of ours.
     """
     if rows is None or not rows.counts.any():
@@ -238,4 +239,4 @@ def largest_request(rows: Buckets | None, ran: float = math.inf, *, alone: bool 
     least = low[top]
     spare = rows.sum + print_error(rows.sum) - float(rows.counts @ low)  # rows that the buckets do not show
     most = min(least + max(spare, 0.0), max(rows.bounds[top] - 1, least))
-    return int(max(least if alone else 1.0, min(most, ran)))
+    return int(most if alone and least > ran else min(most, ran))

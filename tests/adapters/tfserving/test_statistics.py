@@ -213,7 +213,7 @@ def test_rows_under_a_limit(server: Server) -> None:
 
     assert largest_request(server.page().rows) == 7
     assert largest_request(server.page().rows, 6) == 6
-    assert largest_request(server.page().rows, 3) == 4
+    assert largest_request(server.page().rows, 3) == 7
     assert largest_request(server.page().rows, 3, alone=False) == 3
 
 
