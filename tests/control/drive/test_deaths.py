@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -39,6 +40,22 @@ def test_what_was_good_and_kills_the_server_by_now_is_not_put_back_for_ever() ->
     assert deaths == [configuration(2)] * driver.loop.memory.limits.breaker
     assert server.running == driver.loop.last_good == configuration()
     assert driver.loop.memory.banned(driver.loop.level) == [SPACE.encode(configuration(2))]
+
+
+def test_a_server_without_requests_that_is_deployed_again_and_again_keeps_what_was_good() -> None:
+    """It has lived with it for a window each time, though one that says nothing of latencies."""
+    server = FakeServer(FakeClock(), lambda c: 0.02 if c != configuration(2) else 0.015)
+    driver, _ = drive(server, configuration(2))
+    driver.step()
+    driver.step()
+    server.p95 = lambda _: math.nan
+    for _ in range(2 * driver.loop.memory.limits.breaker):
+        away(server, configuration())
+        driver.step()
+        driver.step()
+        driver.step()
+
+    assert server.running == driver.loop.last_good == configuration(2)
 
 
 GOOD = configuration(2)

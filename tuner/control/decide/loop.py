@@ -256,6 +256,8 @@ class ControlLoop:
 
     def _take_window(self, now: float, m: Measurement) -> None:
         """Gather the facts of a window, by what it shows of its configuration."""
+        if not m.restarted:
+            self.memory.lost_in_a_row = 0  # the server does not die of what it has lived with for a window
         reason = unusable(m, self.objective)
         if reason == LOOKS_BACK:
             self._take_mixed_window(m)

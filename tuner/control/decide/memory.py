@@ -113,7 +113,7 @@ class Memory:
         self.failed_repairs = 0
         """Changes in a row that were to put back what the server had lost, and failed."""
         self.lost_in_a_row = 0
-        """How often the last good configuration was lost, and put back, since a usable window."""
+        """How often the last good configuration was lost, and put back, without a whole window in between."""
         self.breaker_open_for = 0
         """Turns for which the circuit breaker stays open, and no change is tried; 0 while it is closed."""
         self._allowed = limits.budget * HORIZON
@@ -342,4 +342,3 @@ class Memory:
             if judged:
                 record.bans.pop(configuration, None)
             record.banned_in_a_row.pop(configuration, None)
-        self.lost_in_a_row = 0
