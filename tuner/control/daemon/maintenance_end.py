@@ -83,7 +83,7 @@ class MaintenanceEnd:
             return
         if stuck is not None and not driver.loop.space.same(driver.running, stuck):
             self._note(tries=False)  # an order or somebody else has set that, and it stays; or a rollback
-        elif stuck is None or not driver.loop.memory.spares_repairs:
+        elif stuck is None or not driver.loop.memory.holds_repairs:
             self._leave_best(driver)
 
     def _leave_best(self, driver: Driver) -> None:
@@ -95,7 +95,7 @@ class MaintenanceEnd:
             said = ""
         elif same(left, best):
             said = "" if same(left, tried) else f"the maintenance window ends; leaving it with {text(left)}"
-        elif loop.memory.spares_repairs and loop.memory.failed_changes > failed:
+        elif loop.memory.holds_repairs and loop.memory.failed_changes > failed:
             # To go on would keep the circuit breaker open, which holds rollbacks, too.
             said = f"the maintenance window ends with {text(left)}: {text(best)} failed too often"
         else:

@@ -197,7 +197,7 @@ class Memory:
         return bool(last) and sum(last) >= rate * self.limits.budget * len(last)
 
     @property
-    def spares_repairs(self) -> bool:
+    def holds_repairs(self) -> bool:
         """Whether the circuit breaker also holds what puts back what the server lived with.
 
         Not where it has opened for deaths, until the server refuses that, too.

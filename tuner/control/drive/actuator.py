@@ -164,7 +164,7 @@ class Actuator:
             )
         except (Refused, ReadOnly, InvalidInput) as error:
             self._loop.observe(on.Failed(decision))
-            if self._loop.memory.spares_repairs:
+            if self._loop.memory.holds_repairs:
                 # A server that refuses it for good must not be kept from all else.
                 self._reconciler.lost = None
             return Outcome("failed", str(error))

@@ -163,7 +163,7 @@ class Reconciler:
         have shown that what runs is better.
         """
         orders, memory = self._loop.orders, self._loop.memory
-        if self.lost is None or orders.standing or orders.rollback is not None or memory.spares_repairs:
+        if self.lost is None or orders.standing or orders.rollback is not None or memory.holds_repairs:
             return None
         if (restore := self._loop.restoration(running, self.lost)) is None:
             self.lost = None
@@ -177,7 +177,7 @@ class Reconciler:
         """
         orders, memory = self._loop.orders, self._loop.memory
         # A rollback gives all replicas one configuration, too; the breaker spares one that refuses.
-        if not found.apart or orders.paused or orders.rollback is not None or memory.spares_repairs:
+        if not found.apart or orders.paused or orders.rollback is not None or memory.holds_repairs:
             return None
         if not self._oversight.apply:
             return None
