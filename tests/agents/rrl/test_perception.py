@@ -22,7 +22,6 @@ from tuner.knobs import Knob, KnobSpace
 SPACE = make_space()
 TRUTH = {level: surface(SPACE, rate) for level, rate in RATES.items()}
 WIDE = KnobSpace([Knob(name=name, grid=tuple(range(11)), default=5) for name in ("a", "b", "c")])
-LARGE = KnobSpace([Knob(name=name, grid=tuple(range(1, 26)), default=5) for name in "abc"])
 
 
 def make(changes: dict[str, Any] | None = None, seed: int = 0, space: KnobSpace = SPACE) -> RRL:
@@ -181,31 +180,6 @@ def test_a_prediction_does_not_depend_on_who_asked_before() -> None:
     one, other = (agent.perception.cautious(state, SPACE.distinct) for agent in agents)
 
     np.testing.assert_array_equal(one, other)
-
-
-def test_the_best_known_stays_in_sight_however_many_were_tried_since() -> None:
-    """Of a space too large to be looked at as a whole, also at a load that was never measured."""
-    agent = make({"smoothing": {"adaptive": False}}, space=LARGE)
-    best = LARGE.size // 2  # every other one is looked at, but not this
-    for number, cost in [(best, 0.1), *((int(n), 1.0) for n in np.linspace(0, LARGE.size - 1, 80))]:
-        state = State(level=LOW, configuration=number)
-        agent.update(state, number, cost, state)
-
-    assert agent.best(state) == best
-    elsewhere = State(level=LOW + 1, configuration=number)
-    assert best in smooth(agent).smoother.candidates(elsewhere, LARGE.distinct)
-
-
-def test_what_a_policy_knows_to_be_best_is_in_sight_before_anything_is_measured() -> None:
-    """Of such a space, too: what is learned in a simulation is lost otherwise."""
-    best = LARGE.size // 2 + 1  # every other one is looked at, but not this
-    agent = make(space=LARGE)
-
-    agent.start_from(make_prior([RATES[LOW]], lambda _: 1.0 + LARGE.distances(best)))
-
-    assert agent.best(State(level=LOW, configuration=0)) == best
-    assert agent.select(State(level=LOW, configuration=0)) == best
-    assert agent.costs(LOW)[best] == pytest.approx(1.0)
 
 
 def test_a_simulation_spares_windows() -> None:
@@ -462,17 +436,6 @@ def test_damage_is_refused(tmp_path: Path, name: str, array: np.ndarray) -> None
 
     with pytest.raises(StorageError, match=r"policy .*(wrong|out of range)"):
         RRL.load(tmp_path, SPACE)
-
-
-def test_very_many_configurations_are_looked_at_in_part() -> None:
-    """A space of 100,000 is decided on at once, from what is allowed."""
-    space = KnobSpace([Knob(name=n, grid=tuple(range(1, 11)), default=1) for n in "abcde"])
-    agent, state = make(space=space), State(level=LOW, configuration=11111)
-    for _ in range(5):
-        chosen = agent.select(state)
-        agent.update(state, chosen, 1.0 + chosen / 1e5, state)
-
-    assert 0 <= chosen < space.size
 
 
 def test_live_agent_fits_behind_the_windows() -> None:
