@@ -10,6 +10,7 @@ import pytest
 from tests.dispatch.calls import outcome, reply_to
 from tests.dispatch.clock import run
 from tests.dispatch.fakes import MS, bench, request
+from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.pool.offers import APART, Offers
 from tuner.dispatch.pool.pending import Pending
 from tuner.dispatch.pool.profiles import ENOUGH
@@ -39,6 +40,15 @@ def test_patient_requests_take_turns(patient: int) -> None:
     run(main())
 
 
+async def patient_burst(dispatcher: Dispatcher, count: int) -> list[asyncio.Task[Reply | Refused]]:
+    """Send requests at once whose clients wait for 20 s, to a server of which the profile is known."""
+    for _ in range(2 * ENOUGH):
+        await reply_to(dispatcher, request())
+    due = asyncio.get_running_loop().time() + 20.0
+    calls = [outcome(reply_to(dispatcher, request(deadline=due))) for _ in range(count)]
+    return [asyncio.ensure_future(call) for call in calls]
+
+
 @pytest.mark.parametrize("policy", ["symphony", "eager"])
 def test_late_requests_hold_up_no_others(policy: str) -> None:
     """After a burst that nobody could serve in time, new requests are; the late ones are answered later."""
@@ -46,13 +56,7 @@ def test_late_requests_hold_up_no_others(policy: str) -> None:
     async def main() -> None:
         found = bench(servers=1, policy=policy)
         async with found as dispatcher:
-            loop = asyncio.get_running_loop()
-            for _ in range(2 * ENOUGH):
-                await reply_to(dispatcher, request())
-            burst = [
-                asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=loop.time() + 20.0))))
-                for _ in range(400)
-            ]
+            burst = await patient_burst(dispatcher, 400)
             await asyncio.sleep(60 * MS)
             overdue = dispatcher.pools[0].overdue("m")
             new = []
@@ -76,13 +80,7 @@ def test_what_waits_has_no_new_slo_before_a_new_scheduler(policy: str) -> None:
     async def main() -> None:
         found = bench(servers=1, policy=policy)
         async with found as dispatcher:
-            loop = asyncio.get_running_loop()
-            for _ in range(2 * ENOUGH):
-                await reply_to(dispatcher, request())
-            burst = [
-                asyncio.ensure_future(outcome(reply_to(dispatcher, request(deadline=loop.time() + 20.0))))
-                for _ in range(120)
-            ]
+            burst = await patient_burst(dispatcher, 120)
             await asyncio.sleep(15 * MS)
             dispatcher.pools[0].restart()
             await asyncio.sleep(2 * MS)
