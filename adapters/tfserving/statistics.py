@@ -227,9 +227,9 @@ def largest_request(rows: Buckets | None, ran: float = math.inf, *, alone: bool 
 
     Args:
         rows: The histogram of rows of requests, since the server started; None if none was batched.
-        ran: The lowest batch limit that served these clients. Larger requests than that are only taken into
-            account where there surely were some: else what runs could not be changed, nor come back. Where
-            there were, it tells nothing: clients may send larger ones since a limit was raised.
+        ran: The lowest batch limit that served these clients. The answer is no more than that, else what runs
+            could not be changed, nor come back; unless there surely were larger requests, such as since the
+            limit was raised.
         alone: Whether the server has no requests to other models: then the largest was surely one of ours.
     """
     if rows is None or not rows.counts.any():
