@@ -23,13 +23,18 @@ from tuner.control.store.store import Store
 from tuner.errors import StorageError
 
 
-def test_a_message_is_a_json_object_on_one_line() -> None:
-    """With time, level and target; line breaks and errors stay within it."""
-    stream = io.StringIO()
+def json_log() -> tuple[logging.Logger, io.StringIO]:
+    """Return a log in JSON, and where it is written to."""
+    log, stream = logging.Logger("x"), io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    log = logging.Logger("x")
     log.addHandler(handler)
+    return log, stream
+
+
+def test_a_message_is_a_json_object_on_one_line() -> None:
+    """With time, level and target; line breaks and errors stay within it."""
+    log, stream = json_log()
 
     log.info("%s: %s", "a", "one\ntwo", extra={"target": "a", "sentence": "one\ntwo"})
     log.warning("plain %d", 3)
@@ -81,11 +86,7 @@ def test_no_message_forges_another() -> None:
 
 def test_json_has_the_limits_of_text() -> None:
     """A message is not endless, and the words of a server in a traceback command no terminal."""
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines())
-    log = logging.Logger("x")
-    log.addHandler(handler)
+    log, stream = json_log()
 
     log.info("y" * 100_000)
     try:
