@@ -11,6 +11,7 @@ import pytest
 import tritonclient.grpc as tritongrpc
 
 from tests.docs.page import ROOT, blocks
+from tests.waiting import eventually
 from tuner.adapters.triton.embedded import EmbeddedTriton
 from tuner.dispatch.client import AsyncGrantClient
 from tuner.dispatch.config import DispatchConfig
@@ -42,7 +43,7 @@ def test_frontends_ask_and_send(capsys: pytest.CaptureFixture[str]) -> None:
         rows = np.random.default_rng(0).random((COUNT, 1, 64), np.float32)
         with tritongrpc.InferenceServerClient(f"127.0.0.1:{ports[0]}") as direct:
             expected = [direct.infer("small", [data(row)]).as_numpy("output") for row in rows]
-        asked = executions(ports)
+        eventually(lambda: executions(ports) - before == COUNT)  # Triton answers before it counts
         for port in ports:
             batch_by_itself(port)
         begun = executions(ports)
@@ -73,7 +74,6 @@ def test_frontends_ask_and_send(capsys: pytest.CaptureFixture[str]) -> None:
     assert said[2].startswith("127.0.0.1:")
     for known, answer in zip(expected, answers, strict=True):
         np.testing.assert_allclose(known, answer, rtol=1e-4, atol=1e-5)
-    assert asked - before == COUNT
     assert executed < (COUNT + 22) * 0.8
     assert not [one for one in warnings if "batching" in one]
 
